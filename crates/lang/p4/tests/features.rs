@@ -116,6 +116,42 @@ fn a_union_holds_one_header() {
     assert_eq!(b.passes(&[3, 5]), [9, 5]);
 }
 
+/// Runs statements on a header `hdr.k` of one byte and an invalid union `hdr.u`; returns the packet after it.
+fn union_after(locals: &str, body: &str) -> Vec<u8> {
+    let text = format!(
+        "#include <ubpf_model.p4>\nheader k_t {{ bit<8> k; }}\nheader a_t {{ bit<8> a; }}\n\
+         header b_t {{ bit<16> b; }}\nheader_union u_t {{ a_t a; b_t b; }}\n\
+         struct headers_t {{ k_t k; u_t u; }}\nstruct meta_t {{ bit<8> x; }}\n\
+         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n\
+         state start {{ p.extract(hdr.k); transition accept; }} }}\n\
+         control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ {locals}\n\
+         apply {{ {body} }} }}\n\
+         control dprs(packet_out p, in headers_t hdr) {{ apply {{ p.emit(hdr); }} }}\n\
+         ubpf(prs(), pipe(), dprs()) main;"
+    );
+    let payload = [0x55; 16];
+    let out = Bench::new(&text).passes(&[&[7], &payload[..]].concat());
+    out.strip_suffix(&payload).expect("the payload follows").to_vec()
+}
+
+#[test]
+fn copying_out_leaves_one_valid_union_member() {
+    let both = "action both(inout a_t x, inout b_t y) \
+                { x.setValid(); x.a = 1; y.setValid(); y.b = 0x0203; }";
+    assert_eq!(union_after(both, "both(hdr.u.a, hdr.u.b);"), [7, 2, 3]);
+    let second = "action second(inout b_t y) { y.setValid(); y.b = 0x0203; }";
+    assert_eq!(union_after(second, "hdr.u.a.setValid(); hdr.u.a.a = 1; second(hdr.u.b);"), [7, 2, 3]);
+    let none = "action none(inout b_t y) { y.setInvalid(); }";
+    assert_eq!(union_after(none, "hdr.u.a.setValid(); hdr.u.a.a = 1; none(hdr.u.b);"), [7, 1]);
+}
+
+/// P4_16 specification, header unions: "u.hi.setInvalid(): if any member header of u is valid, then sets it
+/// to be invalid".
+#[test]
+fn set_invalid_clears_whichever_member_is_valid() {
+    assert_eq!(union_after("", "hdr.u.a.setValid(); hdr.u.a.a = 1; hdr.u.b.setInvalid();"), [7]);
+}
+
 #[test]
 fn parsers_call_parsers() {
     let text = labels(

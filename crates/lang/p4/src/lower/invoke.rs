@@ -47,7 +47,8 @@ impl Lowering<'_> {
                             l.b.write(h.valid, Opnd::C(u64::from(valid)));
                         }
                     });
-                    self.only_member(h, Opnd::C(u64::from(valid)));
+                    // `setInvalid` also invalidates whichever member of the union is valid.
+                    self.only_member(h, Opnd::C(1));
                 }
                 None
             }

@@ -33,6 +33,8 @@ pub(super) enum BitSelection {
 pub(super) struct LValue {
     pub(super) options: StorageOptions,
     pub(super) bits: BitSelection,
+    /// For a member of a union: the other members, any number of which may be selected.
+    siblings: StorageOptions,
 }
 
 impl Lowering<'_> {
@@ -47,7 +49,7 @@ impl Lowering<'_> {
                         BitSelection::From(at, hi - lo + 1)
                     }
                 };
-                LValue { options: p.options, bits }
+                LValue { bits, ..p }
             }),
             ExprKind::PlusSlice(inner, lo, width) => self.lvalue(inner).map(|p| {
                 let lo = self.clamped(lo);
@@ -56,9 +58,12 @@ impl Lowering<'_> {
                     BitSelection::Slice(_, base) => self.b.bin(BinOp::Add, lo, Opnd::C(u64::from(base)), 32),
                     BitSelection::From(at, _) => self.b.bin(BinOp::Add, lo, at, 32),
                 };
-                LValue { options: p.options, bits: BitSelection::From(at, *width) }
+                LValue { bits: BitSelection::From(at, *width), ..p }
             }),
-            _ => self.options(e).map(|options| LValue { options, bits: BitSelection::All }),
+            _ => self.options(e).map(|options| {
+                let siblings = self.siblings(e);
+                LValue { options, bits: BitSelection::All, siblings }
+            }),
         };
         if found.is_none() {
             self.unsupported(e.span, "an assignment to this expression");
@@ -263,22 +268,43 @@ impl Lowering<'_> {
     /// Invalidates the other headers of a union where `valid` reports that its member `e` has
     /// become valid.
     pub(super) fn only_member(&mut self, e: &Expr, valid: Opnd) {
-        let ExprKind::Field(base, this) = &e.kind else { return };
-        if !base.ty.is_union() {
-            return;
+        let siblings = self.siblings(e);
+        self.invalidate(&siblings, valid);
+    }
+
+    /// Assigns an argument's final value. A valid one invalidates the other headers of its union.
+    pub(super) fn assign_argument(&mut self, lvalue: &LValue, value: &Value) {
+        self.assign(lvalue, value);
+        if let Value::Header(h) = value {
+            self.invalidate(&lvalue.siblings, h.valid);
         }
-        let Some(options) = self.options(base) else { return };
-        self.for_option(&options, |l, s| {
-            let Storage::Group(members) = &**s else { return };
-            for (_, m) in members.iter().enumerate().filter(|(i, _)| i != this) {
-                if let Storage::Header(h) = &**m {
-                    let old = l.b.read(h.valid);
-                    let stays = l.b.not(valid);
-                    let now = l.b.bin(BinOp::And, old, stays, 1);
-                    l.b.write(h.valid, now);
-                }
+    }
+
+    /// Returns the other members of the union whose member `e` is; none if it is no such member.
+    fn siblings(&mut self, e: &Expr) -> StorageOptions {
+        let ExprKind::Field(base, this) = &e.kind else { return Vec::new() };
+        let unions = if base.ty.is_union() { self.options(base) } else { None };
+        let mut out = Vec::new();
+        for (selected, s) in unions.unwrap_or_default() {
+            if let Storage::Group(members) = &*s {
+                let others = members.iter().enumerate().filter(|(i, _)| i != this);
+                out.extend(others.map(|(_, m)| (selected, m.clone())));
             }
-        });
+        }
+        out
+    }
+
+    /// Invalidates the selected headers if `valid` is 1.
+    fn invalidate(&mut self, headers: &StorageOptions, valid: Opnd) {
+        for (selected, s) in headers {
+            if let Storage::Header(h) = &**s {
+                let old = self.b.read(h.valid);
+                let goes = self.b.bin(BinOp::And, valid, *selected, 1);
+                let stays = self.b.not(goes);
+                let now = self.b.bin(BinOp::And, old, stays, 1);
+                self.b.write(h.valid, now);
+            }
+        }
     }
 
     /// Lowers `push_front` and `pop_front`.

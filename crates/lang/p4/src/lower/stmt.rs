@@ -156,7 +156,7 @@ impl Lowering<'_> {
     pub(super) fn copy_out(&mut self, copies: &[(Rc<Storage>, LValue)]) {
         for (from, to) in copies {
             let v = self.load(from);
-            self.assign(to, &v);
+            self.assign_argument(to, &v);
         }
     }
 }

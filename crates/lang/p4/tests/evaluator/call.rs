@@ -44,7 +44,7 @@ impl Machine<'_> {
                 if let Some(Val::Header { valid, .. }) = self.at(&place) {
                     *valid = matches!(c.callee, Callee::SetValid(_));
                 }
-                self.only_member(&place);
+                self.no_other_member(&place);
                 Ok(Val::Nothing)
             }
             Callee::Push { stack, count, front } => {

@@ -217,8 +217,14 @@ impl Machine<'_> {
 
     /// Invalidates the other members of a header union if the assigned one is valid.
     pub(super) fn only_member(&mut self, place: &Place) {
-        let valid = self.read(place).is_some_and(Val::is_valid);
-        let Some((this, above)) = place.steps.split_last().filter(|_| place.member && valid) else { return };
+        if self.read(place).is_some_and(Val::is_valid) {
+            self.no_other_member(place);
+        }
+    }
+
+    /// Invalidates the other members of a header union, as `setValid` and `setInvalid` of a member do.
+    pub(super) fn no_other_member(&mut self, place: &Place) {
+        let Some((this, above)) = place.steps.split_last().filter(|_| place.member) else { return };
         let union = Place { steps: above.to_vec(), ..place.clone() };
         if let Some(Val::Record(members)) = self.at(&union) {
             for (_, m) in members.iter_mut().enumerate().filter(|(i, _)| i != this) {

@@ -34,7 +34,12 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
         (Some(low), false)
     } else {
         let Some(second) = audit.records.get(1).filter(|r| is_due(r)) else { return false };
-        (search(audit, first, second, low, high), true)
+        let found = search(audit, first, second, low, high);
+        if found.is_none() && are_equal(audit, low, high) {
+            // Equal packets have no place among each other, and need none.
+            audit.early = audit.early.max(high);
+        }
+        (found, true)
     };
     let Some(record) = audit.records.pop_front() else { return false };
     if let Some(place) = place {
@@ -58,6 +63,12 @@ fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u6
     }
     let (different, place, is_unique) = found;
     (is_unique && different * MOST_DIFFERENT <= judged).then_some(place)
+}
+
+/// Returns whether the packets of a range have the same digest.
+fn are_equal(audit: &ItemAudit, low: u64, high: u64) -> bool {
+    let mut items = audit.items(low, high);
+    items.next().is_some_and(|first| first != 0 && items.all(|item| item == first))
 }
 
 /// Returns the least number of differing packets, its place, and whether no other place has it.

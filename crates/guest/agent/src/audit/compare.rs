@@ -7,13 +7,17 @@ use super::history::History;
 use super::items::ItemAudit;
 use super::{Counts, Report};
 
+/// Multiple of [`Limits::grace_ns`](super::Limits::grace_ns) after which an audit has begun: a record that
+/// contains all that was in flight, and another to find its place by.
+const START_GRACES: u64 = 3;
+
 impl ItemAudit {
     /// Processes the counts of the interface. Without a history their packets have no digest.
     pub(super) fn observe(&mut self, now: u64, counts: Counts, history: Option<&History>, out: &mut Report) {
         self.report_undigested(&counts, out);
         self.counts = counts;
         self.follow(history, counts.packets);
-        if now.saturating_sub(*self.started.get_or_insert(now)) <= self.limits.patience_ns {
+        if now.saturating_sub(*self.started.get_or_insert(now)) <= START_GRACES * self.limits.grace_ns {
             self.early = self.count();
         }
         self.samples.push_back((now, self.count()));

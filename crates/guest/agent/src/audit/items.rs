@@ -108,7 +108,8 @@ pub(super) struct ItemAudit {
     reported_not_whole: bool,
     pub(super) reported_aligned: bool,
     pub(super) was_anchored: bool,
-    /// Packets at the interface while the audit began, and when it did.
+    /// Packets at the interface that are no part of the audit, since it was still beginning, and when it
+    /// began.
     pub(super) early: u64,
     pub(super) started: Option<u64>,
 }

@@ -153,6 +153,23 @@ fn endless_swaps_are_found_without_a_quiet_moment() {
     );
 }
 
+/// Only what was in flight when the audit began is not part of it.
+#[test]
+fn a_bypass_at_the_start_is_no_part_of_the_start() {
+    for direction in Direction::ALL {
+        let mut c = Cloud::new(direction, true);
+        let bypass = if direction == Direction::Ingress { Treatment::Bypass } else { Treatment::Judged };
+        for _ in 0..2_900 {
+            c.step(3, bypass);
+            let content = c.random();
+            c.packet(content, Treatment::Honest);
+        }
+        c.run(6_000, 4);
+        let found = c.conclude();
+        assert!(!found.is_empty(), "{direction:?}: {:?}", c.status());
+    }
+}
+
 #[test]
 fn a_full_bypass_is_found_without_a_quiet_moment() {
     for digests in [true, false] {

@@ -35,6 +35,7 @@ mod check;
 mod codegen;
 mod constant;
 pub mod control;
+mod control_names;
 mod ctypes;
 pub mod diagnostics;
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod templates;
 mod types;
 
 use crate::ast::{self, ObjectKind};
+use crate::control_names::ControlNames;
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::hir::{
     self, ActionId, Constructed, Expr, ExternFnId, ExternId, FunctionId, InstId, TableId, ValueSetId, VarId,
@@ -191,7 +192,7 @@ impl<T> Refused for Option<T> {
 pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
     let mut c = Checker {
         sink,
-        program: hir::Program::default(),
+        program: hir::Program { control_names: ControlNames::new(program), ..hir::Program::default() },
         scopes: vec![HashMap::new()],
         match_kinds: Vec::new(),
         matched_by: HashMap::new(),

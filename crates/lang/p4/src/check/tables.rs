@@ -178,9 +178,10 @@ impl Checker<'_> {
             let hint = "write @name(\"...\") behind the match kind to name it in the control plane";
             self.error(Code::BadTable, value.span, "a computed key needs a name", hint);
         }
+        let is_named = named.is_some();
         let name = named.unwrap_or_else(|| path_text(&k.value));
         let kind_name = k.match_kind.name.clone();
-        Some(Key { value, kind, kind_name, kind_span: k.match_kind.span, name })
+        Some(Key { value, kind, kind_name, kind_span: k.match_kind.span, name, is_named })
     }
 
     fn match_kind(&mut self, name: &ast::Ident) -> MatchKind {

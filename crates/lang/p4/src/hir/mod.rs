@@ -41,6 +41,8 @@ pub(crate) struct Program {
     pub(crate) headers: Vec<Rc<CompositeType>>,
     /// The values in brackets behind annotations, by location.
     pub(crate) annotation_values: HashMap<Span, Expr>,
+    /// The `@name`s of declarations.
+    pub(crate) control_names: crate::control_names::ControlNames,
     /// The instance called `main`.
     pub(crate) main: Option<InstId>,
 }
@@ -135,7 +137,6 @@ pub(crate) enum Object {
 
 #[derive(Debug)]
 pub(crate) struct Parser {
-    #[expect(dead_code, reason = "for messages and listings")]
     pub(crate) name: Name,
     pub(crate) span: Span,
     pub(crate) params: Vec<Param>,
@@ -255,7 +256,10 @@ pub(crate) struct Key {
     pub(crate) kind_name: Name,
     /// The location of the match kind.
     pub(crate) kind_span: Span,
+    /// Its path as written, or its `@name`.
     pub(crate) name: String,
+    /// Whether it has a `@name`.
+    pub(crate) is_named: bool,
 }
 
 /// An action in a table's list: arguments for its parameters with a direction. Entries supply the

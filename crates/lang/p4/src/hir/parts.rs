@@ -99,3 +99,27 @@ impl Expr {
         e.members.iter().find(|(_, v)| v == n).map(|(name, _)| name)
     }
 }
+
+impl super::Program {
+    /// Returns the name of a key in the control plane: that of `@name` behind its match kind, or its path,
+    /// whose fields may have `@name`s too.
+    pub(crate) fn key_name(&self, k: &super::Key) -> String {
+        let path = if k.is_named { None } else { self.control_path(&k.value) };
+        path.unwrap_or_else(|| k.name.clone())
+    }
+
+    fn control_path(&self, e: &Expr) -> Option<String> {
+        let path = |e| self.control_path(e);
+        match &e.kind {
+            ExprKind::IsValid(header) => Some(path(header)? + ".$valid$"),
+            ExprKind::Element(stack, index) => Some(format!("{}[{}]", path(stack)?, index.as_const()?)),
+            ExprKind::Slice(of, high, low) => Some(format!("{}[{high}:{low}]", path(of)?)),
+            ExprKind::Var(v) => Some(self.vars[v.0 as usize].name.to_string()),
+            ExprKind::Field(of, index) => {
+                let Type::Composite(c) = of.ty.base() else { return None };
+                Some(self.control_names.field(&path(of)?, &c.name, &c.fields.get(*index)?.0))
+            }
+            _ => None,
+        }
+    }
+}

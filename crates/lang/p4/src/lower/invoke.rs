@@ -252,7 +252,7 @@ impl Lowering<'_> {
                 self.bind_all(&parser.params, args, &mut copies);
                 let saved = std::mem::replace(&mut self.path, path.to_vec());
                 self.bind_ctor(&parser.ctor_params, &inst.args);
-                self.path.push(inst.name.clone());
+                self.enter(&inst);
                 self.or_reject(&copies, |l| l.parse_states(&parser));
                 self.path = saved;
                 self.copy_out(&copies);
@@ -269,7 +269,7 @@ impl Lowering<'_> {
         copies: Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
     ) {
         self.bind_ctor(&control.ctor_params, &inst.args);
-        self.path.push(inst.name.clone());
+        self.enter(inst);
         self.inline(&control.name, None, copies, |l| {
             l.stmts(&control.locals);
             l.stmts(&control.body);

@@ -28,7 +28,7 @@ mod varbit;
 mod wide;
 
 use crate::diagnostics::{Code, Sink};
-use crate::hir::{Expr, InstId, Program, VarId};
+use crate::hir::{Expr, InstId, Program, ValueSetId, VarId};
 use crate::ir::builder::{Builder, Slot};
 use crate::ir::{Block, Function, Map, MapId, Opnd};
 use crate::lexer::Name;
@@ -91,6 +91,8 @@ struct Lowering<'a> {
     env: HashMap<VarId, Binding>,
     /// Names of the instances that are being inlined.
     path: Vec<Name>,
+    /// The names in the control plane of instance paths.
+    control_paths: HashMap<Rc<[Name]>, Rc<str>>,
     scopes: Vec<InlinedCallee>,
     loops: Vec<LoopTargets>,
     /// Maps of extern instances, by instance path.
@@ -99,6 +101,8 @@ struct Lowering<'a> {
     tables: Vec<crate::control::TableFacts>,
     arrays: Vec<crate::control::ArrayFacts>,
     value_sets: Vec<crate::control::ValueSetFacts>,
+    /// Maps of value sets, and indices of their facts, by instance path.
+    value_sets_by_path: HashMap<(ValueSetId, Rc<[Name]>), value_set::PlacedSet>,
     externs: BTreeSet<String>,
     /// C declarations of the types that the tenant's functions use.
     c: crate::ctypes::Declarations,
@@ -200,6 +204,22 @@ impl Lowering<'_> {
             n += 1;
         }
         name
+    }
+
+    /// Enters an instance: appends it to the path.
+    fn enter(&mut self, inst: &crate::hir::Instance) {
+        let name = self.full_name(&self.path, inst.span, &inst.name).into();
+        self.path.push(inst.name.clone());
+        self.control_paths.insert(self.path.clone().into(), name);
+    }
+
+    /// Returns the name in the control plane of a declaration within the instance at this path.
+    fn full_name(&self, path: &[Name], at: Span, name: &Name) -> String {
+        self.hir.control_names.full(self.control_path(path), at, name)
+    }
+
+    fn control_path(&self, path: &[Name]) -> &str {
+        self.control_paths.get(path).map_or("", |p| p)
     }
 
     fn path_with(&self, name: &Name) -> Rc<[Name]> {

@@ -161,7 +161,7 @@ impl Lowering<'_> {
             flags: 0,
         };
         let map_name = self.map_name(path, &inst.name);
-        let name = path.iter().chain([&inst.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
+        let name = self.full_name(path, inst.span, &inst.name);
         self.arrays.push(ArrayFacts { name, map: map_name.clone(), kind, width, size });
         let map = self.add_map(Map { name: map_name, definition, entries: Vec::new() });
         self.maps_by_path.insert((id, path.clone()), map);

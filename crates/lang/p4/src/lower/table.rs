@@ -7,6 +7,7 @@ use crate::control::{
     ActionFacts, DirectFacts, EntryError, KeyFacts, LookupKind, Match, ParamFacts, ProfileFacts, TableFacts,
     Unit,
 };
+use crate::control_names::joined;
 use crate::diagnostics::Code;
 use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Table};
 use crate::ir::{Map, MapId};
@@ -71,9 +72,9 @@ impl Lowering<'_> {
     }
 
     fn table_facts(&self, t: &Table, path: &Rc<[Name]>, lookup: LookupKind) -> TableFacts {
-        let name = path.iter().map(|p| &**p).collect::<Vec<_>>().join(".");
         let outer = path.split_last().map(|(_, outer)| outer).unwrap_or_default();
-        let (keys, key_size) = key_facts(t, lookup);
+        let name = self.full_name(outer, t.span, &t.declared);
+        let (keys, key_size) = self.key_facts(t, lookup);
         let mut actions: Vec<ActionFacts> =
             t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
         // The location of an action that the checker added is that of the table.
@@ -114,7 +115,7 @@ impl Lowering<'_> {
     fn instance_name(&self, id: InstId, path: &[Name]) -> String {
         let inst = &self.hir.instances[id.0 as usize];
         let path = if self.is_global(id) { &[] } else { path };
-        path.iter().chain([&inst.name]).map(|p| &**p).collect::<Vec<_>>().join(".")
+        self.full_name(path, inst.span, &inst.name)
     }
 
     fn direct_facts(&self, t: &Table, of: &str, path: &[Name]) -> Option<DirectFacts> {
@@ -153,12 +154,37 @@ impl Lowering<'_> {
             let bytes =
                 if width > 64 { width.div_ceil(64) * 8 } else { width.div_ceil(8).next_power_of_two() };
             offset = offset.next_multiple_of(bytes.clamp(1, 8));
-            params.push(ParamFacts { name: p.name.to_string(), width, offset, bytes });
+            let name = self.hir.control_names.full("", p.span, &p.name);
+            params.push(ParamFacts { name, width, offset, bytes });
             offset += bytes;
         }
-        let path = if a.local { path } else { &[] };
-        let name = path.iter().chain([&a.control_name]).map(|p| &**p).collect::<Vec<_>>().join(".");
+        let path = if a.local { self.control_path(path) } else { "" };
+        let name = joined(path, &a.control_name);
         ActionFacts { name, params, default_only: false }
+    }
+
+    /// Returns the facts of the keys that entries match, and their total size in bytes.
+    fn key_facts(&self, t: &Table, lookup: LookupKind) -> (Vec<KeyFacts>, u32) {
+        let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
+        // Keys with a special role in a trie or a classifier come last.
+        let is_last = |i: &usize| match lookup {
+            LookupKind::Rules => keys[*i].kind == MatchKind::Range,
+            _ => keys[*i].kind == MatchKind::Lpm,
+        };
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by_key(is_last);
+        let mut size = if lookup == LookupKind::Lpm { 4 } else { 0 };
+        let mut at = vec![0; keys.len()];
+        for i in order {
+            at[i] = size;
+            size += keys[i].value.ty.scalar_width().unwrap_or(0).div_ceil(8);
+        }
+        let facts = |(k, offset): (&&crate::hir::Key, u32)| {
+            let width = k.value.ty.scalar_width().unwrap_or(0);
+            let name = self.hir.key_name(k);
+            KeyFacts { name, kind: kind_name(k.kind), width, offset, bytes: width.div_ceil(8) }
+        };
+        (keys.iter().zip(at).map(facts).collect(), size)
     }
 
     fn table_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<MapId> {
@@ -285,29 +311,6 @@ fn map_lookup(t: &Table) -> LookupKind {
 /// Whether the longest prefix, not a priority, decides among matching entries.
 fn only_prefixes(t: &Table) -> bool {
     t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm | MatchKind::Selector))
-}
-
-/// Returns the facts of the keys that entries match, and their total size in bytes.
-fn key_facts(t: &Table, lookup: LookupKind) -> (Vec<KeyFacts>, u32) {
-    let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
-    // Keys with a special role in a trie or a classifier come last.
-    let is_last = |i: &usize| match lookup {
-        LookupKind::Rules => keys[*i].kind == MatchKind::Range,
-        _ => keys[*i].kind == MatchKind::Lpm,
-    };
-    let mut order: Vec<usize> = (0..keys.len()).collect();
-    order.sort_by_key(is_last);
-    let mut size = if lookup == LookupKind::Lpm { 4 } else { 0 };
-    let mut at = vec![0; keys.len()];
-    for i in order {
-        at[i] = size;
-        size += keys[i].value.ty.scalar_width().unwrap_or(0).div_ceil(8);
-    }
-    let facts = |(k, offset): (&&crate::hir::Key, u32)| {
-        let width = k.value.ty.scalar_width().unwrap_or(0);
-        KeyFacts { name: k.name.clone(), kind: kind_name(k.kind), width, offset, bytes: width.div_ceil(8) }
-    };
-    (keys.iter().zip(at).map(facts).collect(), size)
 }
 
 /// Returns the indices of the entries in the order of the comparisons.

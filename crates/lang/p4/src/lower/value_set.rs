@@ -16,6 +16,9 @@ const VALUE_SIZE: u32 = 8;
 /// Maximum number of members of a set.
 const MAX_MEMBERS: u32 = 1 << 20;
 
+/// A set's map, and the index of its facts.
+pub(super) type PlacedSet = (MapId, usize);
+
 impl Lowering<'_> {
     /// Returns the number of scalars of a set's members.
     pub(super) fn value_set_keys(&self, id: ValueSetId) -> usize {
@@ -36,14 +39,13 @@ impl Lowering<'_> {
     }
 
     /// Returns the map of a set, and the index of its facts. Each instance of a parser has its own set.
-    fn value_set(&mut self, id: ValueSetId) -> (MapId, usize) {
+    fn value_set(&mut self, id: ValueSetId) -> PlacedSet {
         let set = self.hir.value_sets[id.0 as usize].clone();
-        let name = self.path.iter().chain([&set.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
-        let known = |f: &ValueSetFacts| f.name == name;
-        if let Some(at) = self.value_sets.iter().position(known) {
-            let map = self.b.f.maps.iter().position(|m| m.name == self.value_sets[at].map).unwrap_or(0);
-            return (MapId(map as u32), at);
+        let owner = (id, self.path.clone().into());
+        if let Some(known) = self.value_sets_by_path.get(&owner) {
+            return *known;
         }
+        let name = self.full_name(&self.path, set.span, &set.name);
         let (keys, key_size) = member_keys(&set);
         let map_name = self.map_name(&self.path, &set.name);
         if set.size > MAX_MEMBERS {
@@ -64,7 +66,9 @@ impl Lowering<'_> {
             MapDefinition { map_type, key_size, value_size: VALUE_SIZE, max_entries: size, flags };
         let map = self.add_map(Map { name: map_name.clone(), definition, entries: Vec::new() });
         self.value_sets.push(ValueSetFacts { name, map: map_name, lookup, keys, key_size, size });
-        (map, self.value_sets.len() - 1)
+        let at = self.value_sets.len() - 1;
+        self.value_sets_by_path.insert(owner, (map, at));
+        (map, at)
     }
 }
 

@@ -161,12 +161,7 @@ impl<'a> Annotations<'a> {
 
     /// Returns the control-plane name; the annotation's name is absolute if it begins with a dot.
     pub(super) fn full_name(&self, path: &str, name: &str) -> String {
-        let name = self.text("name").unwrap_or(name);
-        match name.strip_prefix('.') {
-            Some(whole) => whole.to_owned(),
-            None if path.is_empty() => name.to_owned(),
-            None => format!("{path}.{name}"),
-        }
+        crate::control_names::joined(path, self.text("name").unwrap_or(name))
     }
 
     /// Returns the annotations without own fields in the message; `excluded` are further names besides

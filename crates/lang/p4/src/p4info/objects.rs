@@ -1,13 +1,13 @@
 //! Tables, actions, value sets, digests, and the headers of packets from and to the controller.
 
-use super::annotations::{AnnotationIndex, Annotations};
+use super::annotations::AnnotationIndex;
 use super::ids::Prefix;
 use super::message::{FieldValue, Message};
 use super::types::{FlatField, bytes_of, number};
 use super::walk::{ActionInstance, TableInstance};
 use super::{P4InfoBuilder, names, with_width};
 use crate::ast::{self, Composite, DeclKind, Direction};
-use crate::hir::{self, BoundAction, Expr, ExprKind, Key, MatchKind, Table, ValueSetId};
+use crate::hir::{self, BoundAction, Expr, ExprKind, MatchKind, Table, ValueSetId};
 use crate::source::Span;
 use crate::types::{CompositeType, Type};
 
@@ -82,7 +82,7 @@ impl P4InfoBuilder<'_> {
             if k.kind == MatchKind::Selector {
                 continue;
             }
-            let m = Message::default().number(1, "id", id).text(2, "name", &self.key_name(k, annotations));
+            let m = Message::default().number(1, "id", id).text(2, "name", &self.hir.key_name(k));
             let m = with_width(annotations.add_unstructured(m, 3, &[]), self.types.width(&k.value.ty));
             let m = annotations.add_doc(m.with(5, "match_type", match_type(&k.kind_name)), 6);
             let other = if k.kind == MatchKind::Other { &*k.kind_name } else { "" };
@@ -90,29 +90,6 @@ impl P4InfoBuilder<'_> {
             out.push(annotations.add_structured(m, 9, &[]));
         }
         out
-    }
-
-    /// Returns the name of a key: the value of `@name`, or its path, whose fields may have a `@name` too.
-    fn key_name(&self, k: &Key, annotations: &Annotations<'_>) -> String {
-        let path = if annotations.has("name") { None } else { self.field_path(&k.value) };
-        path.unwrap_or_else(|| k.name.clone())
-    }
-
-    fn field_path(&self, e: &Expr) -> Option<String> {
-        let path = |e| self.field_path(e);
-        match &e.kind {
-            ExprKind::IsValid(header) => Some(path(header)? + ".$valid$"),
-            ExprKind::Element(stack, index) => Some(format!("{}[{}]", path(stack)?, index.as_const()?)),
-            ExprKind::Slice(of, high, low) => Some(format!("{}[{high}:{low}]", path(of)?)),
-            ExprKind::Var(v) => Some(self.hir.vars[v.0 as usize].name.to_string()),
-            ExprKind::Field(of, index) => {
-                let Type::Composite(c) = of.ty.base() else { return None };
-                let field = &c.fields.get(*index)?.0;
-                let path = path(of)?;
-                Some(self.annotation_index.of_field(&c.name, field).full_name(&path, field))
-            }
-            _ => None,
-        }
     }
 
     /// Builds `ActionRef`.

@@ -42,6 +42,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         b,
         env: HashMap::new(),
         path: Vec::new(),
+        control_paths: HashMap::new(),
         scopes: Vec::new(),
         loops: Vec::new(),
         maps_by_path: HashMap::new(),
@@ -49,6 +50,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         tables: Vec::new(),
         arrays: Vec::new(),
         value_sets: Vec::new(),
+        value_sets_by_path: HashMap::new(),
         externs: BTreeSet::new(),
         c: crate::ctypes::Declarations::default(),
         argument_map: None,
@@ -165,7 +167,7 @@ impl Lowering<'_> {
         }
         self.share(&parser.params[1..], shared);
         self.bind_ctor(&parser.ctor_params, &stage.instance.args);
-        self.path.push(stage.instance.name.clone());
+        self.enter(&stage.instance);
         self.parse_states(parser);
         self.path.pop();
     }

@@ -80,6 +80,7 @@ codes! {
     EmptyRange = "W0109", "a range that matches nothing";
     InvalidHeader = "W0110", "a field of a header that is not valid";
     TooLong = "W0111", "a program that is too long to load";
+    NeverAccepts = "W0112", "a parser that rejects every packet";
 }
 
 impl Code {

@@ -150,6 +150,36 @@ fn nesting_of_thousands_of_levels_is_refused() {
     }
 }
 
+#[test]
+fn nesting_over_64_levels_is_one_error_with_its_place() {
+    let program = |before: &str, within: &str, after: &str| {
+        format!(
+            "control c(inout bit<8> x)\n{{ apply {{\n{before}{within}{after} }} }}\n\
+             control d() {{ apply {{ }} }}"
+        )
+    };
+    for (open, within, close) in [
+        ("x = ", "1", ";"),
+        ("if (x == 1) { } else ", "x = 1;", ""),
+        ("if (x == 1) { x = 1; } else if (x == 2) { ", "x = 3;", " }"),
+    ] {
+        let n = 100;
+        let text = if close == ";" {
+            program(open, &format!("{}{within}{}", "(".repeat(n), ")".repeat(n)), close)
+        } else {
+            program(&open.repeat(n), within, &close.repeat(n))
+        };
+        let found = check("deep.p4", &text, &NoIncludes, &Options::default()).plain();
+        let [one] = found.as_slice() else { panic!("{open}: {found:?}") };
+        assert_eq!((one.code, one.line, &*one.message), ("E0901", 3, "nested more than 64 levels deep"));
+        assert!(one.hint.as_ref().is_some_and(|h| h.contains("split")), "{one:?}");
+        let shallow = text.replace(&"(".repeat(n), "((").replace(&")".repeat(n), "))");
+        if close == ";" {
+            assert_eq!(check("deep.p4", &shallow, &NoIncludes, &Options::default()).plain().len(), 0);
+        }
+    }
+}
+
 /// A uBPF program around the declarations and the body of a control.
 fn ubpf(locals: &str, body: &str) -> String {
     let mut text = String::from(

@@ -355,3 +355,21 @@ fn calls_of_a_function_in_its_own_arguments_are_separate() {
     let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", body).replace("control pipe", f));
     assert_eq!(b.passes(&[100, 30]), [71, 30]);
 }
+
+#[test]
+fn constants_of_new_types_have_their_values() {
+    let types =
+        "type bit<8> T;\nconst T NONE = 0;\nconst T FIVE = (T)5;\nconst bit<8> PLAIN = (bit<8>)FIVE;\n";
+    let locals = "T v = FIVE; action set(T x) { v = x; }
+        table t { key = { v : exact; } actions = { set; } const default_action = set(NONE);
+                  const entries = { FIVE : set((T)9); } }";
+    let body = "if (hdr.h.b == 1) { v = NONE; } t.apply();
+        hdr.h.a = (bit<8>)v; if (v == NONE) { hdr.h.b = PLAIN; }";
+    let mut bench = Bench::new(&program("bit<8> a; bit<8> b;", "", locals, body).replacen(
+        "header",
+        &format!("{types}header"),
+        1,
+    ));
+    assert_eq!(bench.passes(&[0, 0]), [9, 0]);
+    assert_eq!(bench.passes(&[0, 1]), [0, 5]);
+}

@@ -199,3 +199,31 @@ fn programs_too_long_to_load_are_warned_of() {
     assert!(found.message.contains("at most 8192"), "{}", found.message);
     assert!(found.hint.is_some() && found.related[0].message.contains("come from here"), "{found:?}");
 }
+
+/// Returns the warnings of a file with a parser `P` and what precedes it.
+fn parser(before: &str, states: &str) -> Vec<(&'static str, String)> {
+    warnings(&format!(
+        "#include <core.p4>\nheader h_t {{ bit<8> a; }}\n{before}\nparser P(packet_in p, out h_t h)\n\
+         {{ {states} }}\n"
+    ))
+}
+
+#[test]
+fn parsers_that_reject_every_packet_are_warned_of() {
+    let warned = vec![("W0112", "parser P(packet_in p, out h_t h)".to_owned())];
+    let sub = "parser S(packet_in p, out h_t h) { state start { p.extract(h); transition accept; } }";
+    for (before, states) in [
+        ("", "state start { p.extract(h); transition reject; }"),
+        ("", "state start { p.extract(h); }"),
+        ("", "state start { p.extract(h); verify(false, error.NoMatch); transition accept; }"),
+        ("", "state start { p.extract(h); transition select(h.a) { 1: start; default: reject; } }"),
+    ] {
+        assert_eq!(parser(before, states), warned, "{states}");
+    }
+    assert_eq!(parser(sub, "S() s; state start { s.apply(p, h); transition accept; }"), []);
+    let never = sub.replace("accept", "reject");
+    let codes: Vec<_> = parser(&never, "S() s; state start { s.apply(p, h); transition accept; }");
+    assert_eq!(codes.iter().map(|(c, _)| *c).collect::<Vec<_>>(), ["W0112", "W0112"]);
+    let some = "state start { p.extract(h); transition select(h.a) { 1: accept; default: reject; } }";
+    assert_eq!(parser("", some), []);
+}

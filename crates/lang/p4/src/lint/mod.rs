@@ -5,6 +5,7 @@
 //! plane count as written and valid. A program that exceeds the analysis budget gets fewer
 //! warnings, never wrong ones.
 
+mod accept;
 mod flow;
 mod layout;
 mod paths;
@@ -16,7 +17,8 @@ use crate::hir::Program;
 
 /// Warns about a program without errors.
 pub(crate) fn lint(program: &Program, sink: &mut Sink) {
-    flow::warnings(program).into_iter().chain(usage::warnings(program)).for_each(|d| sink.add(d));
+    let all = [accept::warnings(program), flow::warnings(program), usage::warnings(program)];
+    all.into_iter().flatten().for_each(|d| sink.add(d));
 }
 
 /// Warnings, each location once: a body is visited once per path that leads to it.

@@ -213,7 +213,10 @@ impl Parser<'_> {
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= MAX_DEPTH {
             let message = format!("nested more than {MAX_DEPTH} levels deep");
-            return Err(self.error(Code::TooDeep, message, "split it into several parts"));
+            let failed = self.error(Code::TooDeep, message, "split it into several parts");
+            // The parser cannot tell where the nested construct ends, so what follows makes no sense to it.
+            self.quiet = true;
+            return Err(failed);
         }
         self.depth += 1;
         let result = rule(self);

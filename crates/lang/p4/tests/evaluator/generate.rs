@@ -171,6 +171,7 @@ impl Generator<'_> {
                 let op = self.one(&["/", "%"]);
                 format!("({} {op} {divisor})", self.bits(w, d))
             }
+            13 if self.in_pipeline => format!("(bit<{w}>)({})", self.union_field()),
             14 if self.in_pipeline => format!("(bit<{w}>)fun({}, {})", self.bits(16, d), self.bits(8, d)),
             15 => {
                 let (from, lo) = (w + 8, self.bits(3, d));
@@ -206,7 +207,7 @@ impl Generator<'_> {
     fn truth(&mut self, depth: u32) -> String {
         self.budget = self.budget.saturating_sub(1);
         let d = if self.budget == 0 { 0 } else { depth.saturating_sub(1) };
-        match self.pick(if depth == 0 || self.budget == 0 { 2 } else { 8 }) {
+        match self.pick(if depth == 0 || self.budget == 0 { 2 } else { 9 }) {
             0 | 1 => {
                 let w = [8, 2, 3, 16, 33, 72][self.pick(6) as usize];
                 let op = self.one(&["==", "!=", "<", "<=", ">", ">="]);
@@ -228,6 +229,7 @@ impl Generator<'_> {
                 let pair = |g: &mut Self| format!("{{ {}, 3 }}", g.bits(8, 0));
                 format!("({} == {{ 8w{}, {} }})", pair(self), self.byte(), 2 + self.pick(2))
             }
+            8 if self.in_pipeline => self.union_truth(),
             _ => format!("({} == {})", self.bits(8, d), self.literal(Kind::Bit(8))),
         }
     }
@@ -271,7 +273,7 @@ impl Generator<'_> {
 
     fn statement(&mut self, depth: u32, out: &mut String) {
         let d = depth.saturating_sub(1);
-        let choice = self.pick(if depth == 0 { 3 } else { 20 });
+        let choice = self.pick(if depth == 0 { 3 } else { 23 });
         let text = match choice {
             3 | 4 => {
                 let (c, t) = (self.truth(2), self.block(d));
@@ -368,6 +370,7 @@ impl Generator<'_> {
             18 if self.in_pipeline => {
                 format!("hdr.h.first = fun({}, {})[7:0];", self.bits(16, 2), self.bits(8, 2))
             }
+            19..=21 if self.in_pipeline => self.union_statement(d),
             _ => {
                 let (t, kind) = self.target();
                 format!("{t} = {};", self.expression(kind, 3))
@@ -387,3 +390,4 @@ impl Generator<'_> {
 }
 
 mod pieces;
+mod unions;

@@ -1,5 +1,6 @@
 //! The declarations of a generated program: headers, parsers, actions, tables and controls.
 
+use super::unions::UNION_ROUTINES;
 use super::{Generator, Kind, Variable, WIDTHS};
 use std::fmt::Write as _;
 
@@ -25,21 +26,28 @@ impl Generator<'_> {
         for _ in 0..=self.pick(5) {
             self.statement(3, &mut body);
         }
-        let deparser =
-            if self.pick(2) == 0 { "p.emit(hdr);" } else { "p.emit(hdr.g); p.emit(hdr.h); p.emit(hdr.s);" };
+        let deparser = self.one(&[
+            "p.emit(hdr);",
+            "p.emit(hdr.g); p.emit(hdr.h); p.emit(hdr.s);",
+            "p.emit(hdr.h); p.emit(hdr.u); p.emit(hdr.us);",
+            "p.emit(hdr.us[1]); p.emit(hdr.u.y); p.emit(hdr.h); p.emit(hdr.u.x);",
+        ]);
         let payload = if self.pick(2) == 0 { "" } else { "_with_payload" };
         let sum = self.one(&["hdr.h.first", "hdr.g.a, hdr.h.first", "hdr.g.a, hdr.s[0].v, hdr.g.b[7:0]"]);
         format!(
             "#include <v1model.p4>\n{header}header v_t {{ bit<8> v; }}\n\
              header g_t {{ bit<8> a; bit<16> b; }}\n\
-             struct headers_t {{ h_t h; v_t[4] s; g_t g; }}\n\
-             struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept; }}\n\
+             header_union u_t {{ v_t x; g_t y; h_t z; }}\n\
+             struct headers_t {{ h_t h; v_t[4] s; g_t g; u_t u; u_t[2] us; }}\n\
+             struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept; u_t union; }}\n\
+             {UNION_ROUTINES}\
              bit<16> fun(in bit<16> x, in bit<8> y) {{ {function} return x + (bit<16>)spare; }}\n\
              void drop_function(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
              {sub_parser}{control}{parser}\
              control V(inout headers_t hdr, inout meta_t meta) {{ apply {{ }} }}\n\
              control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
-             bit<8> spare = 0; Sub(5) sub1; Sub(250) sub2;\n\
+             bit<8> spare = 0; Sub(5) sub1; Sub(250) sub2; Turn() turn;\n\
+             action union_action(inout u_t u, bit<8> v) {{ if (u.y.isValid()) {{ u.x = {{ v }}; }} }}\n\
              action drop_it(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
              action act1(inout bit<8> p, bit<8> q) {{ {act1} }}\n\
              action act2(inout bit<8> p, out bit<8> o, in bit<8> q, bit<16> r) {{ {act2} }}\n\
@@ -113,11 +121,17 @@ impl Generator<'_> {
         let stack = self.one(&["5", "64 .. 127", "1"]);
         let subject = self.bits(8, 2);
         let last = self.one(&["accept", "reject", "inner"]);
+        let union_end = self.one(&["accept", "stack"]);
         format!(
             "parser P(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
              SubParser({}) sub; bit<8> spare = 0;\n\
              state start {{ p.extract(hdr.h); transition select(hdr.h.first) {{\n\
-             {stack}: elements; 2: inner; 3: reject; 0x80 &&& {mask}: ahead; default: accept; }} }}\n\
+             {stack}: elements; 2: inner; 3: reject; 9: x; 10: y; 7: z; 0x80 &&& {mask}: ahead; default: accept; }} }}\n\
+             state x {{ p.extract(hdr.u.x); transition select(hdr.u.x.v) {{ 0 .. 0x7f: y; 0x80 .. 0xbf: z;\n\
+             default: {union_end}; }} }}\n\
+             state y {{ p.extract(hdr.u.y); transition {union_end}; }}\n\
+             state z {{ p.extract(hdr.u.z); transition {union_end}; }}\n\
+             state stack {{ p.extract(hdr.us.next.x); p.extract(hdr.us.next.y); transition accept; }}\n\
              state elements {{ p.extract(hdr.s.next); transition select(hdr.s.last.v, {subject}) {{\n\
              (0 .. 0x7f, _): elements; (_, 3): inner; default: accept; }} }}\n\
              state ahead {{ meta.m = p.lookahead<bit<8>>(); p.advance(8); transition {last}; }}\n\

@@ -1,14 +1,14 @@
 //! Restoration of SSA form after a block was copied for some of its predecessors.
 
-use super::uses::{self, Use};
-use crate::ir::graph::ControlFlowGraph;
+use super::uses::{Use, UseIndex};
 use crate::ir::{Block, Function, Op, Opnd, Val};
 use std::collections::HashMap;
 
 /// One value that now has two definitions.
 struct Split<'a> {
     f: &'a mut Function,
-    g: &'a ControlFlowGraph,
+    preds: &'a [Vec<Block>],
+    uses: &'a mut UseIndex,
     /// Values at the end of the two defining blocks.
     defs: [(Block, Opnd); 2],
     at_start: HashMap<Block, Opnd>,
@@ -16,54 +16,56 @@ struct Split<'a> {
 }
 
 /// Rewrites the uses of a copied block's values in all other blocks. `original` was copied to
-/// `copy`; `map` maps each value of the original to that of the copy.
-pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMap<Val, Opnd>) {
-    let g = ControlFlowGraph::new(f);
-    let mut by_value: HashMap<Val, Vec<Use>> = HashMap::new();
-    for b in &g.order {
-        if *b != original && *b != copy {
-            uses::in_block(f, *b, &mut |v, found| {
-                if map.contains_key(&v) {
-                    by_value.entry(v).or_default().push(found);
-                }
-            });
-        }
-    }
-    let mut all: Vec<_> = by_value.into_iter().collect();
-    all.sort_by_key(|(v, _)| *v);
-    for (v, uses_of) in all {
+/// `copy`; `map` maps each value of the original to that of the copy. `preds` has the predecessors of
+/// all blocks with the copy; `uses` stays up to date.
+pub(super) fn split(
+    f: &mut Function,
+    preds: &[Vec<Block>],
+    uses: &mut UseIndex,
+    (original, copy): (Block, Block),
+    map: &HashMap<Val, Opnd>,
+) {
+    let mut values: Vec<Val> = map.keys().copied().collect();
+    values.sort();
+    for v in values {
+        let within = |u: &Use| matches!(u, Use::Inst(b, _) | Use::Term(b) if *b == original);
+        let outside: Vec<Use> = uses.of(f, v).into_iter().filter(|u| !within(u)).collect();
         let defs = [(original, Opnd::V(v)), (copy, map[&v])];
-        let mut s = Split { f, g: &g, defs, at_start: HashMap::new(), like: v };
-        for use_site in uses_of {
-            s.rewrite(&use_site);
+        let mut s = Split { f, preds, uses, defs, at_start: HashMap::new(), like: v };
+        for use_site in outside {
+            s.rewrite(use_site);
         }
     }
 }
 
 impl Split<'_> {
-    fn rewrite(&mut self, use_site: &Use) {
+    fn rewrite(&mut self, use_site: Use) {
         let old = Opnd::V(self.like);
+        let new = match use_site {
+            Use::Inst(b, _) | Use::Term(b) => self.start(b),
+            Use::Edge(_, p) => self.end(p),
+        };
         match use_site {
-            Use::Inst(b, i) => {
-                let new = self.start(*b);
-                self.f.inst_mut(*i).op.for_each_operand(&mut |o| {
-                    if *o == old {
-                        *o = new;
-                    }
-                });
-            }
+            Use::Inst(_, i) => self.f.inst_mut(i).op.for_each_operand(&mut |o| {
+                if *o == old {
+                    *o = new;
+                }
+            }),
             Use::Term(b) => {
-                let new = self.start(*b);
-                if let Some(o) = self.f.block_mut(*b).term.operand_mut() {
+                if let Some(o) = self.f.block_mut(b).term.operand_mut() {
                     *o = new;
                 }
             }
             Use::Edge(phi, p) => {
-                let new = self.end(*p);
-                if let Op::Phi(ins) = &mut self.f.inst_mut(*phi).op {
-                    ins.iter_mut().filter(|(q, o)| q == p && *o == old).for_each(|(_, o)| *o = new);
+                if let Op::Phi(ins) = &mut self.f.inst_mut(phi).op {
+                    ins.iter_mut().filter(|(q, o)| *q == p && *o == old).for_each(|(_, o)| *o = new);
                 }
             }
+        }
+        if let Opnd::V(v) = new
+            && new != old
+        {
+            self.uses.add(v, use_site);
         }
     }
 
@@ -85,7 +87,7 @@ impl Split<'_> {
                 open.pop();
                 continue;
             }
-            let preds = self.g.preds(at).to_vec();
+            let preds = &self.preds[at.0 as usize];
             let unknown: Vec<Block> =
                 preds.iter().copied().filter(|p| self.known_end(*p).is_none()).collect();
             if !unknown.is_empty() {
@@ -100,7 +102,12 @@ impl Split<'_> {
                 Some((_, first)) if ins.iter().all(|(_, o)| o == first) => *first,
                 Some(_) => {
                     let (ty, span) = (self.f.inst(self.like).ty, self.f.inst(self.like).span);
-                    let phi = self.f.make(Op::Phi(ins), ty, span);
+                    let phi = self.f.make(Op::Phi(ins.clone()), ty, span);
+                    for (p, o) in ins {
+                        if let Opnd::V(v) = o {
+                            self.uses.add(v, Use::Edge(phi, p));
+                        }
+                    }
                     self.f.block_mut(at).phis.push(phi);
                     Opnd::V(phi)
                 }

@@ -32,9 +32,6 @@ pub enum NameError {
 /// Normalises a name for comparison: `x$0` becomes `x[0]`; in C identifiers `_` replaces special characters.
 fn normalised(name: &str, c: bool) -> String {
     let name = if c { name.trim_start_matches('_') } else { name.trim_start_matches('.') };
-    if c {
-        return name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    }
     let mut out = String::new();
     let mut chars = name.chars().peekable();
     while let Some(ch) = chars.next() {
@@ -48,7 +45,7 @@ fn normalised(name: &str, c: bool) -> String {
             out.push(ch);
         }
     }
-    out
+    if c { out.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect() } else { out }
 }
 
 /// Returns the index of the object that a name refers to.
@@ -120,6 +117,7 @@ mod tests {
     #[test]
     fn elements_and_validity_have_other_spellings() {
         assert_eq!(find_table("extra$0.h", false, &["hdr.extra[0].h"]), Ok(0));
+        assert_eq!(find_table("headers.ipv4$0.src", true, &["headers.ipv4[0].src"]), Ok(0));
         assert_eq!(find_table("ipv4", false, &["hdr.ipv4.$valid$"]), Ok(0));
     }
 }

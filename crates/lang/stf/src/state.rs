@@ -131,9 +131,15 @@ impl State {
     ) -> Result<(), StateError> {
         let facts = device.facts();
         let t = &facts.tables[find_table(device, table)?];
-        let constant = || StateError::Constant(format!("the default action of {}", t.name));
-        let map = t.default_map.as_ref().ok_or_else(constant)?;
         let value = action_value(t, action, c_names(facts.architecture))?;
+        let Some(map) = &t.default_map else {
+            // Without a map, no other action may be the default; a controller may still name this one.
+            let chosen = value.first_chunk().map(|n| u32::from_le_bytes(*n) as usize);
+            let current = t.default_action.as_ref().map(|(n, _)| *n);
+            let same = !t.default_is_const && chosen.is_some() && chosen == current;
+            let constant = || StateError::Constant(format!("the default action of {}", t.name));
+            return if same { Ok(()) } else { Err(constant()) };
+        };
         if let Some(before) = device.map(map).and_then(|m| m.lookup(&[0; 4]).ok()) {
             self.defaults.entry(map.clone()).or_insert(before);
         }

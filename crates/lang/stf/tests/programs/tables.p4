@@ -15,6 +15,7 @@ control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std
     }
     action port(bit<32> to) { std.output_port = to; }
     table keyless { actions = { port; NoAction; } default_action = port(6); }
+    table alone { actions = { NoAction; } default_action = NoAction; }
     table wides {
         key = { hdr.h.key : exact @name("six"); }
         actions = { wide; @defaultonly NoAction; }
@@ -22,6 +23,7 @@ control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std
     }
     apply {
         keyless.apply();
+        alone.apply();
         if (hdr.h.which == 1) {
             if (wides.apply().miss) { mark_to_drop(); }
         }

@@ -24,6 +24,10 @@ fn every_example_program_compiles_and_verifies() {
         assert_eq!(code(&made), 0, "{}: {}", program.display(), stderr(&made));
         let facts: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
         if facts["externs"].as_array().unwrap().is_empty() {
+            let verification = &facts["verification"];
+            assert_eq!(verification["accepted"], true, "{facts}");
+            assert!(verification["seconds"].as_f64().is_some_and(|s| s > 0.0), "{facts}");
+            assert!(facts["largest_part"]["instructions"].as_u64().is_some(), "{facts}");
             let judged = p4shield(&["verify", &object]);
             assert_eq!(code(&judged), 0, "{}: {}", program.display(), stderr(&judged));
         }

@@ -101,6 +101,19 @@ pub struct Facts {
     pub instructions: usize,
     /// Instructions on the longest path through the program; a 64-bit constant counts as one.
     pub longest_path: usize,
+    /// The declaration that most of the code comes from; `None` if no code comes from one.
+    pub largest: Option<LargestPart>,
+}
+
+/// An action, function, control or parser, with everything inlined into it from elsewhere left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargestPart {
+    /// Its name.
+    pub name: String,
+    /// File and line.
+    pub place: String,
+    /// The number of its instructions, in all copies of it.
+    pub instructions: usize,
 }
 
 /// A map of a compiled program.
@@ -165,7 +178,16 @@ pub fn compile(
     if sink.has_errors() {
         return Err(sink.finish(sources));
     }
-    codegen::size::warn(&program, &front.ast, front.end, &mut sink);
+    let largest = codegen::size::largest(&program, &front.ast);
+    codegen::size::warn(&program, largest.as_ref(), front.end, &mut sink);
+    let largest = largest.map(|l| LargestPart {
+        name: l.name.to_string(),
+        place: {
+            let (file, at) = sources.locate(l.at);
+            format!("{file}:{}", at.line)
+        },
+        instructions: l.instructions,
+    });
     let asm = codegen::asm::listing(&program, f, &sources);
     let map = |m: &ir::Map| MapFacts {
         name: m.name.clone(),
@@ -182,6 +204,7 @@ pub fn compile(
         externs: lowered.externs.into_iter().collect(),
         instructions: program.insns.len(),
         longest_path: codegen::longest_path(&program.insns),
+        largest,
     };
     let (ast, graph) = (ast_print::print(&front.ast), graph::draw(&front.ast));
     let warnings = sink.finish(sources);

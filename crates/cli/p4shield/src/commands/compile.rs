@@ -1,9 +1,11 @@
 //! `p4shield compile` and `p4shield check`.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use p4shield_bpf::{Object, link};
 use p4shield_p4::diagnostics::{Diagnostics, PlainDiagnostic, RelatedLocation};
 use p4shield_p4::p4info::{P4Info, p4info};
 use p4shield_p4::{Compiled, Options};
@@ -25,8 +27,13 @@ use p4shield_console::{Exit, input, output};
 ///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
 ///   p4shield compile router.p4 --p4info router.p4info.txt
 ///
-/// --json prints one line with object, instructions, longest_path, externs, tables, maps and warnings;
-/// the warnings have the form of `p4shield check --json`.
+/// The object is also verified, as `p4shield verify` does, unless it calls functions of the tenant's own.
+/// A verification of over a second is reported, one of over two seconds and a refusal are warned of, with
+/// the action or control that most of the code comes from.
+///
+/// --json prints one line with object, instructions, longest_path, externs, tables, maps, warnings (in the
+/// form of `p4shield check --json`) and verification: accepted, seconds, refusal (or null), or null if the
+/// object was not verified; and largest_part: name, place and instructions, or null.
 ///
 /// Exit code 3 if the program has errors; `p4shield explain CODE` explains an error's code.
 #[derive(Debug, clap::Args)]
@@ -46,7 +53,10 @@ pub(crate) struct Compile {
     /// Also write a C header that declares the program's own extern functions and their types
     #[arg(long, value_name = "FILE.h")]
     c_header: Option<PathBuf>,
-    /// Print maps, tables, externs, sizes and warnings as JSON
+    /// Do not verify the object
+    #[arg(long)]
+    no_verify: bool,
+    /// Print maps, tables, externs, sizes, warnings and the result of the verification as JSON
     #[arg(long)]
     json: bool,
 }
@@ -134,12 +144,61 @@ impl Compile {
             std::fs::write(path, &compiled.c_header)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        let verification = if self.no_verify { None } else { Verification::of(&compiled)? };
         if self.json {
-            output::json(&facts(&compiled, &to))?;
+            output::json(&facts(&compiled, &to, verification.as_ref()))?;
+        } else if let Some(line) = verification.and_then(|v| v.remark(&compiled)) {
+            output::note(line);
         }
         Ok(Exit::Done)
     }
 }
+
+/// The result of verifying an object.
+struct Verification {
+    elapsed: Duration,
+    refusal: Option<String>,
+}
+
+impl Verification {
+    /// Verifies the object, if it is complete without other objects.
+    fn of(compiled: &Compiled) -> anyhow::Result<Option<Self>> {
+        if !compiled.facts.externs.is_empty() {
+            return Ok(None);
+        }
+        let object = Object::parse(&compiled.object).context("cannot read the object")?;
+        let linked = link(&[object]).context("cannot link the object")?;
+        let started = Instant::now();
+        Ok(Some(match super::verify::verify(&linked, false)? {
+            Ok(report) => Self { elapsed: report.elapsed, refusal: None },
+            Err(refusal) => Self { elapsed: started.elapsed(), refusal: Some(refusal.to_string()) },
+        }))
+    }
+
+    /// Returns what a reader should know: a refusal, or a verification that takes long.
+    fn remark(&self, compiled: &Compiled) -> Option<String> {
+        let part = compiled.facts.largest.as_ref().map(|l| {
+            let all = compiled.facts.instructions;
+            format!("; {} of {all} instructions come from `{}` ({})", l.instructions, l.name, l.place)
+        });
+        let part = part.unwrap_or_default();
+        match &self.refusal {
+            Some(why) => Some(format!("warning: a P4 VM refuses this program: {why}{part}")),
+            None if self.elapsed > SLOW => Some(format!(
+                "warning: the verification takes {:.1?}, and so does each load of the program that no cache \
+                 saves{part}",
+                self.elapsed
+            )),
+            None if self.elapsed > NOTABLE => Some(format!("the verification takes {:.1?}", self.elapsed)),
+            None => None,
+        }
+    }
+}
+
+/// Verifications that take longer are reported.
+const NOTABLE: Duration = Duration::from_secs(1);
+/// Verifications that take longer are warned of: one program of p4c's suite exceeds it.
+const SLOW: Duration = Duration::from_secs(2);
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
@@ -211,8 +270,13 @@ pub(super) fn refuse(errors: &Diagnostics) -> anyhow::Result<Exit> {
     Ok(Exit::Refused)
 }
 
-fn facts(compiled: &Compiled, to: &Path) -> serde_json::Value {
+fn facts(compiled: &Compiled, to: &Path, verification: Option<&Verification>) -> serde_json::Value {
     let f = &compiled.facts;
+    let verified = |v: &Verification| {
+        serde_json::json!({
+            "accepted": v.refusal.is_none(), "seconds": v.elapsed.as_secs_f64(), "refusal": v.refusal,
+        })
+    };
     serde_json::json!({
         "object": to,
         "instructions": f.instructions,
@@ -227,5 +291,38 @@ fn facts(compiled: &Compiled, to: &Path) -> serde_json::Value {
             "initial_entries": m.initial_entries,
         })).collect::<Vec<_>>(),
         "warnings": plain(&compiled.warnings),
+        "largest_part": f.largest.as_ref().map(|l| {
+            serde_json::json!({ "name": l.name, "place": l.place, "instructions": l.instructions })
+        }),
+        "verification": verification.map(verified),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use p4shield_p4::{Facts, LargestPart};
+
+    fn remark(elapsed: f64, refusal: Option<&str>) -> Option<String> {
+        let largest = LargestPart { name: "a".into(), place: "p.p4:7".into(), instructions: 90 };
+        let facts = Facts { instructions: 100, largest: Some(largest), ..Facts::default() };
+        let source = "#include <ebpf_model.p4>\nstruct h_t { }\n\
+            parser P(packet_in p, out h_t h) { state start { transition accept; } }\n\
+            control C(inout h_t h, out bool a) { apply { a = true; } }\nebpfFilter(P(), C()) main;";
+        let compiled = p4shield_p4::compile("p.p4", source, &Folders(Vec::new()), &Options::default());
+        let compiled = Compiled { facts, ..compiled.expect("compiles") };
+        let elapsed = Duration::from_secs_f64(elapsed);
+        Verification { elapsed, refusal: refusal.map(Into::into) }.remark(&compiled)
+    }
+
+    #[test]
+    fn slow_verifications_are_warned_of_with_the_largest_part() {
+        assert_eq!(remark(0.9, None), None);
+        assert_eq!(remark(1.2, None).as_deref(), Some("the verification takes 1.2s"));
+        let slow = remark(2.5, None).unwrap_or_default();
+        assert!(slow.starts_with("warning: the verification takes 2.5s"), "{slow}");
+        assert!(slow.ends_with("90 of 100 instructions come from `a` (p.p4:7)"), "{slow}");
+        let refused = remark(0.1, Some("too long")).unwrap_or_default();
+        assert!(refused.starts_with("warning: a P4 VM refuses this program: too long"), "{refused}");
+    }
 }

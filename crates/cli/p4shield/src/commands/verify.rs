@@ -53,7 +53,7 @@ struct Verification<'a> {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let linked = load(&self.objects)?;
-        let result = self.verify(&linked)?;
+        let result = verify(&linked, self.no_cache)?;
         let verification = Verification {
             accepted: result.is_ok(),
             digest: hex(&linked.digest()),
@@ -80,19 +80,20 @@ impl Args {
             Err(refusal) => Err(Refused(refusal.to_string()).into()),
         }
     }
+}
 
-    fn verify(&self, linked: &Linked) -> anyhow::Result<Result<Report, Refusal>> {
-        let mut cache = match cache_folder().filter(|_| !self.no_cache) {
-            Some(folder) => Cache::in_directory(&folder).unwrap_or_else(|_| Cache::in_memory()),
-            None => Cache::in_memory(),
-        };
-        let exe = std::env::current_exe().context("cannot find the path of this executable")?;
-        let mut command = Command::new(exe);
-        command.arg("verify-child");
-        let mut isolated = Isolated::command(command).context("cannot start the verifier")?;
-        let limits = Limits::default();
-        Ok(cache.check(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default())))
-    }
+/// Verifies a program in a child process, unless the user's cache knows the result.
+pub(super) fn verify(linked: &Linked, no_cache: bool) -> anyhow::Result<Result<Report, Refusal>> {
+    let mut cache = match cache_folder().filter(|_| !no_cache) {
+        Some(folder) => Cache::in_directory(&folder).unwrap_or_else(|_| Cache::in_memory()),
+        None => Cache::in_memory(),
+    };
+    let exe = std::env::current_exe().context("cannot find the path of this executable")?;
+    let mut command = Command::new(exe);
+    command.arg("verify-child");
+    let mut isolated = Isolated::command(command).context("cannot start the verifier")?;
+    let limits = Limits::default();
+    Ok(cache.check(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default())))
 }
 
 impl Child {

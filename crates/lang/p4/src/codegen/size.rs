@@ -1,24 +1,22 @@
-//! The warning about programs that are too long to load.
+//! Where a program's code comes from, and the warning about programs that are too long to load.
 
 use super::MachineCode;
 use super::insn::Insn;
 use crate::ast::{Decl, DeclKind, Program};
 use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::lexer::Name;
 use crate::source::Span;
 use p4shield_abi::object::MAX_INSTRUCTIONS;
 
-/// Warns of a program that the verifier will refuse for its length, at the action, function, control or
-/// parser from which most of its code comes, else at `end`.
-pub(crate) fn warn(code: &MachineCode, ast: &Program, end: Span, sink: &mut Sink) {
-    let total = code.insns.iter().map(Insn::slots).sum::<usize>();
-    if total <= MAX_INSTRUCTIONS {
-        return;
-    }
-    let message = format!(
-        "the program has {total} instructions; a P4 VM loads at most {MAX_INSTRUCTIONS}, so it will refuse \
-         this program"
-    );
-    let hint = "call large actions and controls from fewer places, or move values into tables";
+/// The action, function, control or parser that most of a program's code comes from.
+pub(crate) struct Largest {
+    pub(crate) name: Name,
+    pub(crate) at: Span,
+    pub(crate) instructions: usize,
+}
+
+/// Returns the source of most of the code, if any of it comes from a declaration.
+pub(crate) fn largest(code: &MachineCode, ast: &Program) -> Option<Largest> {
     let mut owners = Vec::new();
     collect(&ast.decls, &mut owners);
     let mut sizes = vec![0; owners.len()];
@@ -28,10 +26,25 @@ pub(crate) fn warn(code: &MachineCode, ast: &Program, end: Span, sink: &mut Sink
             sizes[i] += insn.slots();
         }
     }
-    let largest = owners.iter().zip(&sizes).max_by_key(|(_, size)| **size);
-    let warning = match largest.filter(|(_, size)| **size > 0) {
-        Some((owner, size)) => Diagnostic::new(Code::TooLong, owner.name, message)
-            .related(owner.name, format!("{size} of them come from here")),
+    let (owner, size) = owners.into_iter().zip(sizes).max_by_key(|(_, size)| *size)?;
+    (size > 0).then_some(Largest { name: owner.name, at: owner.at, instructions: size })
+}
+
+/// Warns of a program that the verifier will refuse for its length, at the source of most of its code, else
+/// at `end`.
+pub(crate) fn warn(code: &MachineCode, largest: Option<&Largest>, end: Span, sink: &mut Sink) {
+    let total = code.insns.iter().map(Insn::slots).sum::<usize>();
+    if total <= MAX_INSTRUCTIONS {
+        return;
+    }
+    let message = format!(
+        "the program has {total} instructions; a P4 VM loads at most {MAX_INSTRUCTIONS}, so it will refuse \
+         this program"
+    );
+    let hint = "call large actions and controls from fewer places, or move values into tables";
+    let warning = match largest {
+        Some(l) => Diagnostic::new(Code::TooLong, l.at, message)
+            .related(l.at, format!("{} of them come from here", l.instructions)),
         None => Diagnostic::new(Code::TooLong, end, message),
     };
     sink.add(warning.hint(hint));
@@ -39,7 +52,8 @@ pub(crate) fn warn(code: &MachineCode, ast: &Program, end: Span, sink: &mut Sink
 
 /// A declaration that contains code.
 struct Owner {
-    name: Span,
+    name: Name,
+    at: Span,
     body: Span,
 }
 
@@ -58,7 +72,7 @@ fn collect(decls: &[Decl], owners: &mut Vec<Owner>) {
             DeclKind::Control(c) => &c.locals,
             _ => continue,
         };
-        owners.push(Owner { name: d.name.span, body: d.span });
+        owners.push(Owner { name: d.name.name.clone(), at: d.name.span, body: d.span });
         collect(locals, owners);
     }
 }

@@ -39,7 +39,8 @@ impl Generator<'_> {
              header g_t {{ bit<8> a; bit<16> b; }}\n\
              header_union u_t {{ v_t x; g_t y; h_t z; }}\n\
              struct headers_t {{ h_t h; v_t[4] s; g_t g; u_t u; u_t[2] us; }}\n\
-             struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept; u_t union; }}\n\
+             struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept;\n\
+             u_t union; }}\n\
              {UNION_ROUTINES}\
              bit<16> fun(in bit<16> x, in bit<8> y) {{ {function} return x + (bit<16>)spare; }}\n\
              void drop_function(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
@@ -126,7 +127,8 @@ impl Generator<'_> {
             "parser P(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
              SubParser({}) sub; bit<8> spare = 0;\n\
              state start {{ p.extract(hdr.h); transition select(hdr.h.first) {{\n\
-             {stack}: elements; 2: inner; 3: reject; 9: x; 10: y; 7: z; 0x80 &&& {mask}: ahead; default: accept; }} }}\n\
+             {stack}: elements; 2: inner; 3: reject; 9: x; 10: y; 7: z;\n\
+             0x80 &&& {mask}: ahead; default: accept; }} }}\n\
              state x {{ p.extract(hdr.u.x); transition select(hdr.u.x.v) {{ 0 .. 0x7f: y; 0x80 .. 0xbf: z;\n\
              default: {union_end}; }} }}\n\
              state y {{ p.extract(hdr.u.y); transition {union_end}; }}\n\

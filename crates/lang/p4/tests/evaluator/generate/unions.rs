@@ -6,7 +6,8 @@ use super::{Generator, Kind};
 pub(super) const UNION_ROUTINES: &str = "\
     void turn_function(inout u_t u, in bit<8> v) { if (v > 3) { u.y = { v, 7 }; } else { u.x.setInvalid(); } }
     control Turn(inout u_t u, out u_t old, in bit<8> v) { apply {
-    u_t local = u; old = u; if (v == 2) { exit; } if (v > 9) { u.x.setValid(); u.x.v = v; } else { u = local; }
+    u_t local = u; old = u; if (v == 2) { exit; }
+    if (v > 9) { u.x.setValid(); u.x.v = v; } else { u = local; }
     if (v == 5) { old.x = { 9 }; } } }
 ";
 

@@ -100,8 +100,8 @@ pub(super) struct ItemAudit {
     missing: Vec<Pending>,
     /// Packets without a digest among those that were compared.
     undigested: VecDeque<Undigested>,
-    /// Items of losses.
-    lost: VecDeque<u64>,
+    /// Losses, at the time at which they were taken for such.
+    lost: VecDeque<Pending>,
     pub(super) ledger: Ledger,
     recorded: u64,
     restarted: bool,
@@ -405,7 +405,10 @@ impl ItemAudit {
 
     /// Books a packet that one side lacks: as an accusation, unless it was thought lost before, or as a loss.
     fn resolve(&mut self, now: u64, item: u64, accuses: bool) {
-        if accuses && let Some(at) = self.lost.iter().position(|lost| *lost == item) {
+        // A packet that was judged long ago was kept, and is no late one.
+        let oldest = now.saturating_sub(self.limits.patience_ns);
+        let is_late = |lost: &Pending| lost.item == item && lost.at >= oldest;
+        if accuses && let Some(at) = self.lost.iter().position(is_late) {
             self.lost.remove(at);
             self.ledger.found();
             return;
@@ -414,7 +417,7 @@ impl ItemAudit {
             if self.lost.len() == REMEMBERED {
                 self.lost.pop_front();
             }
-            self.lost.push_back(item);
+            self.lost.push_back(Pending { item, at: now });
         }
         match (accuses, self.direction) {
             (true, Direction::Ingress) | (false, Direction::Egress) => self.ledger.unjudged(now, 1, true),

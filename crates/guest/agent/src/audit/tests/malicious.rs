@@ -153,6 +153,21 @@ fn endless_swaps_are_found_without_a_quiet_moment() {
     );
 }
 
+#[test]
+fn a_packet_kept_for_a_minute_bypasses_its_program() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(3_000, 2);
+    c.packet(7, Treatment::Judged);
+    c.run(60_000, 2);
+    c.packet(7, Treatment::Bypass);
+    c.run(3_000, 2);
+    assert!(
+        c.conclude().contains(&Finding::Bypassed { direction: Direction::Ingress, packets: 1, exact: true }),
+        "{:?}",
+        c.findings()
+    );
+}
+
 /// Only what was in flight when the audit began is not part of it.
 #[test]
 fn a_bypass_at_the_start_is_no_part_of_the_start() {

@@ -18,7 +18,7 @@ done
 meta=linux-image-cloud-$(dpkg --print-architecture)
 newest() { apt-cache depends "$meta" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | head -n1; }
 
-work=$(mktemp -d "$folder/work.XXXXXX")
+work=$(mktemp -d --tmpdir="$folder")
 trap 'rm -rf "$work"' EXIT
 download() {
   package=$(newest)
@@ -28,9 +28,9 @@ download() {
 download || { apt-get update -qq >/dev/null 2>&1 && download; } ||
   die "no network, or no package $meta: apt-get download $(newest) failed"
 
-dpkg -x "$work"/linux-image-*.deb "$work/root"
-modules=$(find "$work/root" -type d -path '*/lib/modules/*' -prune | head -n1)
-kernel=$(find "$work/root/boot" -name 'vmlinuz-*' | head -n1)
+dpkg -x "$work"/linux-image-*.deb "$work/unpacked"
+modules=$(find "$work/unpacked" -type d -path '*/lib/modules/*' -prune | head -n1)
+kernel=$(find "$work/unpacked/boot" -name 'vmlinuz-*' | head -n1)
 [ -n "$modules" ] && [ -n "$kernel" ] || die "package $package has no kernel or no modules where they are expected"
 rm -rf "$folder/modules"
 mkdir "$folder/modules"

@@ -4,15 +4,8 @@ use p4shield_attach::{Kind, Lane, Options, PortInfo, Session};
 use p4shield_mediator::{Disposition, Reason};
 use p4shield_testbed::packet::udp;
 
-const CONFIG: &str = r#"
-attachment = "xsk"
-[daemon]
-attach_socket = "attach.sock"
-[[tenant]]
-name = "alice"
-[[tenant.vm]]
-name = "web"
-addresses = ["10.0.0.1"]
+/// The VM `web` has a port on both sides, `db` one on the receive side only.
+const TAPS: &str = r#"
 [[tenant.vm]]
 name = "db"
 addresses = ["10.0.0.2"]
@@ -25,29 +18,32 @@ name = "tap1"
 tenant = "alice"
 vm = "db"
 sides = "receive"
+"#;
+
+/// Every VM has a port of its own, on both sides.
+const VHOST: &str = r#"
+[[port]]
+name = "vhost0"
+tenant = "alice"
+vm = "web"
+"#;
+
+/// Returns the configuration of an uplink and Alice's VM `web`, with `more` tables.
+fn config(attachment: &str, more: &str) -> String {
+    let common = r#"
+[daemon]
+attach_socket = "attach.sock"
 [[port]]
 name = "eth0"
 role = "uplink"
-"#;
-
-/// Every VM has ports of its own, on both sides.
-const OWN_PORTS: &str = r#"
-attachment = "dpdk"
-[daemon]
-attach_socket = "attach.sock"
 [[tenant]]
 name = "alice"
 [[tenant.vm]]
 name = "web"
 addresses = ["10.0.0.1"]
-[[port]]
-name = "vhost0"
-tenant = "alice"
-vm = "web"
-[[port]]
-name = "eth0"
-role = "uplink"
 "#;
+    format!("attachment = \"{attachment}\"{common}{more}")
+}
 
 const ASKED: Disposition = Disposition::Drop(Reason::NoChannel);
 
@@ -93,7 +89,7 @@ fn to(lane: &mut Lane<Vec<u8>>, last: u8) -> Disposition {
 
 #[test]
 fn ingress_is_judged_at_the_vms_own_port_while_it_has_a_lane() {
-    let switch = Switch::new(CONFIG);
+    let switch = Switch::new(&config("xsk", TAPS));
     let mut uplink = switch.receive("eth0");
     assert_eq!(to(&mut uplink, 1), ASKED);
     let mut web = switch.transmit("tap0").expect("a VM's port");
@@ -109,8 +105,8 @@ fn ingress_is_judged_at_the_vms_own_port_while_it_has_a_lane() {
 
 #[test]
 fn without_transmit_lanes_at_all_ports_receive_lanes_judge() {
-    let switch =
-        Switch::new(&format!("{CONFIG}[[port]]\nname = \"tap2\"\ntenant = \"alice\"\nvm = \"web\"\n"));
+    let second = VHOST.replace("vhost0", "tap2");
+    let switch = Switch::new(&config("xsk", &format!("{TAPS}{second}")));
     let mut uplink = switch.receive("eth0");
     let mut first = switch.transmit("tap0").expect("a VM's port");
     assert_eq!((to(&mut uplink, 1), to(&mut first, 1)), (Disposition::Pass, ASKED));
@@ -122,7 +118,7 @@ fn without_transmit_lanes_at_all_ports_receive_lanes_judge() {
 
 #[test]
 fn a_vm_with_a_port_of_its_own_sends_from_there_only() {
-    let switch = Switch::new(CONFIG);
+    let switch = Switch::new(&config("xsk", TAPS));
     let from_web = |lane: &mut Lane<Vec<u8>>| {
         let mut out = Vec::new();
         lane.submit_burst(0, [udp([10, 0, 0, 1], [10, 0, 0, 9])], |r| out.push(r.disposition));
@@ -141,7 +137,7 @@ fn a_vm_with_a_port_of_its_own_sends_from_there_only() {
 
 #[test]
 fn a_one_sided_port_has_no_lane_on_the_other_side() {
-    let switch = Switch::new(CONFIG);
+    let switch = Switch::new(&config("xsk", TAPS));
     assert!(switch.transmit("tap1").is_none());
     assert!(switch.transmit("eth0").is_none(), "no VM is behind it");
     assert!(switch.transmit("lan").is_none(), "nor can one turn out to be");
@@ -152,8 +148,8 @@ fn a_one_sided_port_has_no_lane_on_the_other_side() {
 
 #[test]
 fn a_port_of_unknown_role_judges_nothing_at_first() {
-    let named =
-        CONFIG.replace("addresses = [\"10.0.0.2\"]", "addresses = [\"10.0.0.2\"]\niface_id = \"8d6b\"");
+    let named = config("xsk", TAPS)
+        .replace("addresses = [\"10.0.0.2\"]", "addresses = [\"10.0.0.2\"]\niface_id = \"8d6b\"");
     let switch = Switch::new(&named);
     let mut unknown = switch.transmit("lan").expect("it may be the VM's");
     let mut uplink = switch.receive("eth0");
@@ -163,7 +159,7 @@ fn a_port_of_unknown_role_judges_nothing_at_first() {
 
 #[test]
 fn other_ports_rest_while_vms_have_lanes_on_both_sides() {
-    let switch = Switch::of(Kind::Dpdk, OWN_PORTS);
+    let switch = Switch::of(Kind::Dpdk, &config("dpdk", VHOST));
     let (mut uplink, mut shared) = (switch.receive("eth0"), switch.receive("eth1"));
     let judges = |lane: &mut Lane<Vec<u8>>| {
         lane.check(0);
@@ -183,7 +179,7 @@ fn other_ports_rest_while_vms_have_lanes_on_both_sides() {
 
 #[test]
 fn lanes_that_wake_p4_vms_do_not_rest() {
-    let switch = Switch::new(&OWN_PORTS.replace("\"dpdk\"", "\"xsk\""));
+    let switch = Switch::new(&config("xsk", VHOST));
     let mut uplink = switch.receive("eth0");
     let port = switch.up("vhost0");
     let _transmit = switch.session.transmit_lane::<Vec<u8>>(port, 0).expect("a VM's port");

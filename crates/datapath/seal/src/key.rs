@@ -153,7 +153,8 @@ impl TenantKey {
         let mut key = Self { bytes: [0; KEY_SIZE] };
         getrandom::fill(&mut key.bytes)
             .map_err(|reason| KeyError::Random { path: path.to_owned(), reason })?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // `EXCL` follows no symbolic link either.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(KEY_MODE)).map_err(|e| match e {
             Errno::EXIST => KeyError::Exists(path.to_owned()),
             e => io_error(path, "create", e),

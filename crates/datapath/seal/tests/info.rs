@@ -216,6 +216,17 @@ fn a_snapshot_from_the_future_is_refused() {
 }
 
 #[test]
+fn a_snapshot_exactly_at_its_limits_is_accepted() {
+    let (mut s, mut o) = (sealer(&WEB), opener());
+    let AgeLimit { max_age, skew } = AgeLimit::default();
+    let (ahead, old) = (skew.as_millis() as u64, (max_age + skew).as_millis() as u64);
+    assert_eq!(open(&mut o, &seal(&mut s, ahead, 1), at(0)), Ok(1));
+    assert_eq!(open(&mut o, &seal(&mut s, ahead, 2), at(ahead + old)), Ok(2));
+    let refusal = open(&mut o, &seal(&mut s, ahead, 3), at(ahead + old + 1)).unwrap_err();
+    assert!(matches!(refusal, InfoRefusal::Stale { .. }));
+}
+
+#[test]
 fn a_stepped_clock_refreshes_no_old_data() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let p = seal(&mut s, 0, 1);

@@ -174,3 +174,30 @@ pub(super) fn read_rewrite<M: Memory>(memory: &M, at: usize) -> RewrittenHeader 
 pub(super) const fn longest_rewrite(packet_len: u32, old: u16, new: u16) -> u32 {
     packet_len.saturating_sub(old as u32).saturating_add(new as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_header_is_in_its_words() {
+        let header = ChannelHeader {
+            magic: 0x0102_0304_0506_0708,
+            version: 0x1112_1314,
+            slots: 0x2122_2324,
+            header_bytes: 0x3132_3334,
+            headroom: 0x4142_4344,
+            frame_stride: 0x5152_5354,
+            reserved: 0x6162_6364,
+            size: 0x7172_7374_7576_7778,
+        };
+        let words = [
+            0x0102_0304_0506_0708,
+            0x2122_2324_1112_1314,
+            0x4142_4344_3132_3334,
+            0x6162_6364_5152_5354,
+            0x7172_7374_7576_7778,
+        ];
+        assert_eq!(header_words(&header), words);
+    }
+}

@@ -158,6 +158,16 @@ mod tests {
     }
 
     #[test]
+    fn floors_follow_the_real_time_clock() {
+        let before = Now::read().real_ns;
+        let mut floor = EpochFloor::default();
+        assert!(floor.reserve().0 >= before);
+        let mut floor = EpochFloor::default();
+        floor.confirm().unwrap();
+        assert!(reserve(&mut floor, 0) > highest(0, before));
+    }
+
+    #[test]
     fn a_damaged_file_counts_as_lost() {
         let (_dir, path) = in_file();
         std::fs::write(&path, "epoch 18446744073709551615 0000000000000000\n").unwrap();

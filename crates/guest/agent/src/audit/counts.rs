@@ -276,3 +276,41 @@ const fn distance_from(offset: i128, range: Bounds) -> i128 {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: u64 = 50_000_000;
+
+    /// A step of time: the log and the interface are read.
+    fn step(audit: &mut CountAudit, n: u64, recorded: u64, arrived: u64) {
+        audit.record(Totals { at: n * STEP, packets: recorded });
+        let counts = Counts { packets: arrived, ..Counts::default() };
+        audit.observe(n * STEP, counts, &mut Report::default());
+    }
+
+    #[test]
+    fn a_certain_loss_under_traffic_is_counted() {
+        let limits = Limits::new(10_000_000, 0);
+        let mut audit = CountAudit::new(Direction::Ingress, limits);
+        // Nothing is sent until the offset is exact.
+        (1..40).for_each(|n| step(&mut audit, n, 500, 500));
+        assert!(audit.status().aligned && !audit.status().suspicious);
+        // 1000 packets are lost, and one packet arrives in each step from then on.
+        let grace = limits.grace_ns.div_ceil(STEP);
+        let sent = |n: u64| 500 + n - 40;
+        let patience = limits.patience_ns.div_ceil(STEP);
+        for n in 40..40 + patience {
+            step(&mut audit, n, sent(n) + 1000, sent(n));
+        }
+        let status = audit.status();
+        assert_eq!(status.lost, 0, "the exact count is awaited");
+        assert!(status.suspicious, "although nothing is reported yet");
+        let late = 40 + patience;
+        for n in late..late + 2 * grace {
+            step(&mut audit, n, sent(n) + 1000, sent(n));
+        }
+        assert_eq!(audit.status().lost, 1000 - grace, "all but what may still be on its way");
+    }
+}

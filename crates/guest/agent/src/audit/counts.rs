@@ -283,10 +283,13 @@ mod tests {
 
     const STEP: u64 = 50_000_000;
 
+    /// Packets at the interface before the log began.
+    const EARLIER: u64 = 200;
+
     /// A step of time: the log and the interface are read.
     fn step(audit: &mut CountAudit, n: u64, recorded: u64, arrived: u64) {
         audit.record(Totals { at: n * STEP, packets: recorded });
-        let counts = Counts { packets: arrived, ..Counts::default() };
+        let counts = Counts { packets: EARLIER + arrived, ..Counts::default() };
         audit.observe(n * STEP, counts, &mut Report::default());
     }
 

@@ -140,3 +140,21 @@ impl Reason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_is_rewritten_and_cut_and_never_padded() {
+        let rewritten = |new_total_len| {
+            let mut packet = vec![1, 2, 3, 4, 5];
+            packet.replace_head(2, &[8, 9, 10], new_total_len).map(|()| packet)
+        };
+        assert_eq!(rewritten(6), Ok(vec![8, 9, 10, 3, 4, 5]));
+        assert_eq!(rewritten(5), Ok(vec![8, 9, 10, 3, 4]));
+        assert_eq!(rewritten(3), Ok(vec![8, 9, 10]));
+        assert_eq!(rewritten(7), Err(RewriteRefused));
+        assert_eq!(rewritten(2), Err(RewriteRefused));
+    }
+}

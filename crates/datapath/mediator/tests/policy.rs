@@ -180,6 +180,20 @@ fn a_stalled_p4vm_is_detached_after_its_packets_left() {
 }
 
 #[test]
+fn a_stall_is_measured_from_the_first_packet_after_a_pause() {
+    const PAUSE: u64 = 100_000_000_000;
+    const STALL: u64 = 5_000_000_000;
+    let mut m = mediator(&tenants(1));
+    let _a = attach(&mut m, 0, 0, GEOMETRY);
+    assert_eq!(released(m.submit(PAUSE, &SHARED, packet(1, 1, 9))), None);
+    assert_eq!(released(m.submit(PAUSE + STALL / 2, &SHARED, packet(2, 1, 9))), None);
+    poll(&mut m, PAUSE + STALL - 1);
+    assert!(m.is_attached(0), "the pause counts for nothing");
+    poll(&mut m, PAUSE + STALL);
+    assert_eq!(m.fault(0), Some(P4VmFault::Stalled), "the second packet delays nothing");
+}
+
+#[test]
 fn a_new_channel_takes_over_waiting_packets() {
     let mut m = mediator(&tenants(1));
     let _old = attach(&mut m, 0, 0, GEOMETRY);

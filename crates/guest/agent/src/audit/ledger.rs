@@ -215,3 +215,22 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_good_past_hides_no_window_without_comparisons() {
+        let mut ledger = Ledger::new(Direction::Ingress, Limits::new(10_000_000, 0));
+        let mut out = Report::default();
+        ledger.tick(0, 0, false, &mut out);
+        ledger.compared(1_000_000);
+        ledger.tick(WINDOW_NS, 1_000_000, false, &mut out);
+        assert_eq!(out.findings, []);
+        ledger.uncompared(1000);
+        ledger.tick(2 * WINDOW_NS, 1_001_000, false, &mut out);
+        let share = Share { packets: 0, of: 1000 };
+        assert_eq!(out.findings, [Finding::Uncompared { direction: Direction::Ingress, share }]);
+    }
+}

@@ -59,6 +59,7 @@ fn expect_fault(mut requester: Requester, expected: ChannelFault) {
 #[test]
 fn requests_arrive_unchanged_and_answers_in_order() {
     let (mut requester, mut responder, _) = ends();
+    assert_eq!(requester.header_bytes(), GEOMETRY.header_bytes as usize);
     let mut batch = RequestBatch::new(&GEOMETRY);
     let mut next = 0;
     for round in 0..100_u64 {
@@ -153,6 +154,18 @@ fn a_refused_rewrite_leaves_its_request_open() {
 }
 
 #[test]
+fn faults_have_names_of_their_own_in_metrics() {
+    let named = [
+        (ChannelFault::Index { index: 0, base: 0, open: 0 }, "index"),
+        (ChannelFault::Id { expected: 0, got: 1 }, "id"),
+        (ChannelFault::Flags(2), "flags"),
+        (ChannelFault::Bounds { start: 0, len: 0, frame: 0 }, "bounds"),
+        (ChannelFault::Length { packet_len: 0, min: 1, max: 1 }, "length"),
+    ];
+    named.iter().for_each(|(fault, name)| assert_eq!(fault.name(), *name));
+}
+
+#[test]
 fn more_answers_than_requests_is_a_fault() {
     for index in [2, 9, u32::MAX, 1 << 31] {
         let (requester, _, hostile) = submit_one();
@@ -169,6 +182,7 @@ fn an_answer_to_an_unpublished_request_is_a_fault() {
     requester.push(&request(2, 60), &[0; 60]).expect("there is room");
     hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
     expect_fault(requester, ChannelFault::Index { index: 2, base: 0, open: 1 });
+    assert_eq!(hostile.load_u32(REQUEST_HEAD, Relaxed), 1, "after a fault nothing is published");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn keygen_writes_a_private_file_once() {
 
 #[test]
 fn configuration_errors_have_a_location() {
-    let right = p4shield(&["run", "--check", "--config", &example("p4shield.toml")]);
+    let right = p4shield(&["run", "--check", "--text-only", "--config", &example("p4shield.toml")]);
     assert_eq!(code(&right), 0, "{}", stderr(&right));
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong.toml");
@@ -109,6 +109,31 @@ fn configuration_errors_have_a_location() {
 }
 
 #[test]
+fn check_opens_what_run_would_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let file = at("p4shield.toml");
+    let text = "[[tenant]]\nname = \"alice\"\nkey_file = \"alice.key\"\n[[tenant.vm]]\nname = \"web\"\n\
+                addresses = [\"10.0.0.2\"]\ningress = [\"guard.o\"]\n";
+    std::fs::write(&file, text).unwrap();
+    let check = || p4shield(&["run", "--check", "--config", &file]);
+    let missing = check();
+    assert_eq!(code(&missing), 3);
+    let said = stderr(&missing);
+    for problem in ["p4shield.toml:3:12: key_file: ", "p4shield.toml:7:12: cannot read object "] {
+        assert!(said.contains(problem), "{said}");
+    }
+    assert_eq!(code(&p4shield(&["keygen", &at("alice.key")])), 0);
+    std::fs::write(at("guard.o"), "no object").unwrap();
+    let refused = check();
+    assert!(stderr(&refused).contains("p4shield.toml:7:12: program: "), "{}", stderr(&refused));
+    let guard = p4shield(&["compile", &example("programs/tcp_guard.p4"), "-o", &at("guard.o")]);
+    assert_eq!(code(&guard), 0, "{}", stderr(&guard));
+    let right = check();
+    assert_eq!(code(&right), 0, "{}", stderr(&right));
+}
+
+#[test]
 fn the_readmes_configuration_is_valid() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../README.md");
     let text = std::fs::read_to_string(readme).unwrap();
@@ -116,7 +141,7 @@ fn the_readmes_configuration_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("readme.toml");
     std::fs::write(&file, toml).unwrap();
-    let checked = p4shield(&["run", "--check", "--config", file.to_str().unwrap()]);
+    let checked = p4shield(&["run", "--check", "--text-only", "--config", file.to_str().unwrap()]);
     assert_eq!(code(&checked), 0, "{}", stderr(&checked));
 }
 

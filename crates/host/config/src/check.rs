@@ -2,6 +2,7 @@
 
 use super::error::Problem;
 use super::file::{self, Text};
+use super::places::Places;
 use super::{
     Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant,
     Vm, Wire, units,
@@ -31,16 +32,28 @@ pub(super) const MAX_FIRST_UID: u32 = u32::MAX - 0x1_0000;
 /// Longest name of an interface: `IFNAMSIZ` without the terminating zero.
 const MAX_INTERFACE: usize = 15;
 
+/// Returns what kind of address this is, if no VM can have it.
+fn no_address_of_a_vm(address: IpAddr) -> Option<&'static str> {
+    let address = address.to_canonical();
+    match address {
+        _ if address.is_unspecified() => Some("the unspecified address"),
+        _ if address.is_multicast() => Some("a multicast address"),
+        IpAddr::V4(v4) if v4.is_broadcast() => Some("the broadcast address"),
+        _ => None,
+    }
+}
+
 /// Validates a configuration and collects what is invalid.
 pub(super) struct Checker<'a> {
     text: &'a str,
     folder: &'a Path,
     problems: Vec<Problem>,
+    places: Places,
 }
 
 pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config, Vec<Problem>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut c = Checker { text, folder, problems: Vec::new() };
+    let mut c = Checker { text, folder, problems: Vec::new(), places: Places::default() };
     let attachment = c.attachment(file);
     let placement = c.placement(file, attachment);
     c.implemented("compartment", file.compartment.as_ref(), "process", &["vm"]);
@@ -50,6 +63,7 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     c.unique_names(file);
     c.unique_addresses(file, attachment);
     c.networks(file, attachment);
+    c.unshared_paths(file);
     let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
     c.unique_interfaces(file);
     let ports = c.ports(file, attachment);
@@ -63,7 +77,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     }
     if c.problems.is_empty() {
         let file = path.to_owned();
-        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels });
+        let places = c.places;
+        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels, places });
     }
     c.problems.sort_by_key(|p| (p.line, p.column));
     Err(c.problems)
@@ -72,6 +87,11 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
 impl Checker<'_> {
     pub(super) fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
         self.problems.push(Problem::at(self.text, span, message));
+    }
+
+    /// Returns the line of a place in the text.
+    pub(super) fn line(&self, span: std::ops::Range<usize>) -> usize {
+        Problem::at(self.text, span, String::new()).line
     }
 
     /// Checks a key of which only one value is implemented.
@@ -184,8 +204,15 @@ impl Checker<'_> {
     }
 
     /// Resolves a path, which is relative to the file's folder.
-    fn path(&self, path: &Path) -> PathBuf {
+    pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
+    }
+
+    /// Resolves a path and remembers its place in the file.
+    fn place(&mut self, path: &Spanned<PathBuf>) -> PathBuf {
+        let resolved = self.path(path.as_ref());
+        self.places.insert(&resolved, &Problem::at(self.text, path.span(), String::new()));
+        resolved
     }
 
     fn daemon(&mut self, d: &file::Daemon) -> Daemon {
@@ -269,7 +296,7 @@ impl Checker<'_> {
         }
         Tenant {
             name: self.name("tenant", &t.name),
-            key_file: t.key_file.as_ref().map(|p| self.path(p)),
+            key_file: t.key_file.as_ref().map(|p| self.place(p)),
             fail: self.word(
                 "fail",
                 t.fail.as_ref(),
@@ -317,10 +344,9 @@ impl Checker<'_> {
             );
             self.problem(page.span(), message);
         }
-        let paths = |list: &[PathBuf]| list.iter().map(|p| self.path(p)).collect();
-        let page = |p: &Option<Spanned<PathBuf>>| p.as_ref().map(|p| self.path(p.as_ref()));
-        let (programs, info_page, log_page) =
-            ([paths(&v.ingress), paths(&v.egress)], page(&v.info_page), page(&v.log_page));
+        let programs = [&v.ingress, &v.egress].map(|list| list.iter().map(|p| self.place(p)).collect());
+        let [info_page, log_page] =
+            [&v.info_page, &v.log_page].map(|page| page.as_ref().map(|p| self.place(p)));
         Vm {
             name: self.name("VM", &v.name),
             addresses,
@@ -340,6 +366,10 @@ impl Checker<'_> {
                 "addresses: {:?} is not an IP address; write one without a prefix length",
                 text.as_ref()
             );
+            self.problem(text.span(), message);
+        }
+        if let Some(kind) = parsed.and_then(no_address_of_a_vm) {
+            let message = format!("addresses: {} is {kind}; write an address of the VM's own", text.as_ref());
             self.problem(text.span(), message);
         }
         parsed
@@ -400,7 +430,7 @@ impl Checker<'_> {
                     format!("{what} {:?} exists already, in line {line}; write another", value.as_ref());
                 self.problem(value.span(), message);
             } else {
-                let line = Problem::at(self.text, value.span(), String::new()).line;
+                let line = self.line(value.span());
                 seen.insert(value.as_ref(), line);
             }
         }
@@ -423,7 +453,7 @@ impl Checker<'_> {
             let others = seen.entry(address).or_default();
             let overlaps = |other: Option<u32>| vni.is_none() || other.is_none() || other == vni;
             if let Some((_, first)) = others.iter().find(|(other, _)| overlaps(*other)) {
-                let line = Problem::at(self.text, first.span(), String::new()).line;
+                let line = self.line(first.span());
                 let mut message = format!(
                     "address {address} belongs to another VM already, in line {line}; an address must \
                      identify one VM"

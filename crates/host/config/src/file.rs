@@ -48,7 +48,7 @@ pub(super) struct Daemon {
 #[serde(deny_unknown_fields)]
 pub(super) struct Tenant {
     pub(super) name: Text,
-    pub(super) key_file: Option<PathBuf>,
+    pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) fail: Option<Text>,
     pub(super) no_program: Option<Text>,
     pub(super) deadline: Option<Text>,
@@ -77,9 +77,9 @@ pub(super) struct Vm {
     #[serde(default)]
     pub(super) addresses: Vec<Text>,
     #[serde(default)]
-    pub(super) ingress: Vec<PathBuf>,
+    pub(super) ingress: Vec<Spanned<PathBuf>>,
     #[serde(default)]
-    pub(super) egress: Vec<PathBuf>,
+    pub(super) egress: Vec<Spanned<PathBuf>>,
     pub(super) info_page: Option<Spanned<PathBuf>>,
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,

@@ -1,6 +1,6 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
-//! `file` defines the structure, `check`, `port` and `tunnel` validate the values, and the result is
+//! `file` defines the structure, `check`, `paths`, `port` and `tunnel` validate the values, and the result is
 //! [`Config`]. `reference` describes each key for the documentation. Every error names line, column and key,
 //! what is invalid and what to write instead. All errors of a file are reported at once.
 //!
@@ -13,6 +13,8 @@
 mod check;
 mod error;
 mod file;
+mod paths;
+mod places;
 mod port;
 pub mod reference;
 mod tunnel;
@@ -130,6 +132,7 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The endpoints of tunnels that the switch decapsulates, besides those in Open vSwitch's database.
     pub tunnels: Vec<Tunnel>,
+    places: places::Places,
 }
 
 /// The daemon.
@@ -262,6 +265,12 @@ impl Config {
         let refused = |problems| ConfigError::Refused { file: path.to_owned(), problems };
         let file: file::File = toml::from_str(text).map_err(|e| refused(vec![Problem::syntax(text, &e)]))?;
         check::check(path, text, &file).map_err(refused)
+    }
+
+    /// Returns a problem with the file at `path`, at the place where the configuration names it.
+    #[must_use]
+    pub fn problem_with(&self, path: &Path, message: String) -> Problem {
+        self.places.problem(path, message)
     }
 
     /// Returns the tenant with this name, and its index.

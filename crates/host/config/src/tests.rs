@@ -374,3 +374,27 @@ fn networks_distinguish_vms_with_the_same_address() {
     let wire = errors(&format!("{MINIMAL}vni = 5\n"));
     assert!(wire.contains("vni needs attachment = \"dpdk\""), "{wire}");
 }
+
+#[test]
+fn an_address_that_no_vm_can_have_is_refused() {
+    for address in ["224.0.0.1", "ff02::1", "0.0.0.0", "::", "255.255.255.255", "::ffff:224.0.0.1"] {
+        let text = MINIMAL.replace("10.0.0.2", address);
+        assert!(errors(&text).starts_with("6:14: addresses: "), "{}", errors(&text));
+    }
+}
+
+#[test]
+fn pages_and_keys_belong_to_one_vm_or_tenant() {
+    let vm = |name: &str, address: &str, pages: &str| {
+        format!("[[tenant.vm]]\nname = {name:?}\naddresses = [{address:?}]\n{pages}\n")
+    };
+    let tenant = |name: &str| format!("[[tenant]]\nname = {name:?}\nkey_file = \"shared.key\"\n");
+    let one = tenant("alice") + &vm("web", "10.0.0.2", "info_page = \"a\"\nlog_page = \"./a\"");
+    assert!(errors(&one).starts_with("8:12: page: ./a is in line 7 already"), "{}", errors(&one));
+    let pages = tenant("alice")
+        + &vm("web", "10.0.0.2", "info_page = \"a\"")
+        + &vm("db", "10.0.0.3", "log_page = \"a\"");
+    assert!(errors(&pages).starts_with("11:12: page: a is in line 7 already"), "{}", errors(&pages));
+    let keys = tenant("alice") + &vm("web", "10.0.0.2", "") + &tenant("bob") + &vm("db", "10.0.0.3", "");
+    assert!(errors(&keys).starts_with("10:12: key: shared.key is in line 3 already"), "{}", errors(&keys));
+}

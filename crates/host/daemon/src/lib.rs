@@ -12,6 +12,7 @@
 //! |---|---|
 //! | start and end of the daemon | `daemon` |
 //! | start, watching and restart of P4 VMs | `supervisor` |
+//! | what `p4shield run --check` reports | `preflight` |
 //! | loading programs again (SIGHUP, `p4shield program reload`) | `reload` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
@@ -33,6 +34,7 @@ mod http;
 mod lock;
 mod metrics;
 mod notify;
+mod preflight;
 mod reload;
 mod state;
 pub mod status;
@@ -49,5 +51,6 @@ pub use attachment::{
 };
 pub use daemon::{Daemon, run};
 pub use error::DaemonError;
+pub use preflight::preflight;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;

@@ -1,9 +1,10 @@
 //! Helpers for text and files.
 
 use p4shield_control::MAX_OBJECTS;
+use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{Error, Read, Result as IoResult};
+use std::path::{Path, PathBuf};
 
 /// Returns an error and its causes, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
@@ -16,13 +17,19 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Opens a regular file. The open file of a pipe without a writer would otherwise make its reader wait.
+fn open_regular(path: &Path) -> IoResult<File> {
+    let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Error::other("it is not a regular file")) }
+}
+
 /// Reads a program's object files, each up to the size that a P4 VM accepts.
 pub(crate) fn read_objects(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
     let read = |path: &PathBuf| {
         let failed = |e| format!("cannot read object {}: {e}", path.display());
         let mut bytes = Vec::new();
         let limit = MAX_OBJECTS as u64 + 1;
-        File::open(path).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
+        open_regular(path).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
         if bytes.len() > MAX_OBJECTS {
             return Err(format!("object {} is larger than the limit of {MAX_OBJECTS} bytes", path.display()));
         }

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use p4shield_daemon::config::{Config, ConfigError};
 use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
 use p4shield_daemon::{SwitchStatus, api};
 
 use p4shield_console::{Exit, Refused, output};
+
+use super::verify;
 
 /// Run the host daemon
 ///
@@ -16,7 +19,7 @@ use p4shield_console::{Exit, Refused, output};
 ///
 /// Examples:
 ///
-///   p4shield run --check --config p4shield.toml    check the configuration, then exit
+///   p4shield run --check --config p4shield.toml    check all that it would use, then exit
 ///   p4shield run --config p4shield.toml
 ///
 /// Exit code 3 if the configuration is refused.
@@ -26,9 +29,12 @@ pub(crate) struct Run {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/p4shield/p4shield.toml")]
     config: PathBuf,
-    /// Check the configuration, then exit
+    /// Check the configuration and all files that it names, then exit: keys, programs, pages, folders
     #[arg(long)]
     check: bool,
+    /// With --check: open none of the files that the configuration names
+    #[arg(long, requires = "check")]
+    text_only: bool,
 }
 
 /// The daemon's socket.
@@ -122,8 +128,10 @@ enum ProgramCommand {
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         if self.check {
-            let config =
-                p4shield_daemon::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
+            let config = Config::load(&self.config).map_err(|e| Refused::because(&e))?;
+            if !self.text_only {
+                check_files(&config)?;
+            }
             output::line(format_args!(
                 "{} is valid: {} tenants, {} wires, {} ports",
                 self.config.display(),
@@ -138,6 +146,18 @@ impl Run {
             other => other.map(|()| Exit::Done).map_err(Into::into),
         }
     }
+}
+
+/// Refuses a configuration that names files which `run` could not use.
+fn check_files(config: &Config) -> anyhow::Result<()> {
+    let problems = p4shield_daemon::preflight(config, &mut |objects| {
+        let verified = verify::load(objects).and_then(|linked| verify::verify(&linked, false));
+        verified.map_err(|e| format!("{e:#}"))?.map(drop).map_err(|refusal| refusal.to_string())
+    });
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Refused::because(&ConfigError::Refused { file: config.file.clone(), problems }).into())
 }
 
 impl ShowStatus {

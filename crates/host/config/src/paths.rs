@@ -1,0 +1,34 @@
+//! Files that belong to one VM or tenant: no other one may have them.
+
+use super::check::Checker;
+use super::file;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use toml::Spanned;
+
+impl Checker<'_> {
+    /// Reports a page that two VMs have, or that is both pages of one; and a key that two tenants have.
+    pub(super) fn unshared_paths(&mut self, file: &file::File) {
+        let vms = file.tenant.iter().flat_map(|t| &t.vm);
+        let pages = vms.flat_map(|v| [&v.info_page, &v.log_page]).flatten();
+        self.unshared("page", "what one VM reads or writes there, the other one does, too", pages);
+        let keys = file.tenant.iter().filter_map(|t| t.key_file.as_ref());
+        self.unshared("key", "a tenant that has it can forge the other one's information", keys);
+    }
+
+    fn unshared<'f>(&mut self, what: &str, because: &str, paths: impl Iterator<Item = &'f Spanned<PathBuf>>) {
+        let mut seen: HashMap<PathBuf, usize> = HashMap::new();
+        for path in paths {
+            let line = self.line(path.span());
+            if let Some(first) = seen.get(&self.path(path.as_ref())) {
+                let message = format!(
+                    "{what}: {} is in line {first} already; write another file, since {because}",
+                    path.as_ref().display()
+                );
+                self.problem(path.span(), message);
+            } else {
+                seen.insert(self.path(path.as_ref()), line);
+            }
+        }
+    }
+}

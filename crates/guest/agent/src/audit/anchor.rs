@@ -3,7 +3,7 @@
 
 use super::Report;
 use super::finding::Finding;
-use super::items::{Anchor, ItemAudit, Record};
+use super::items::{Anchor, ItemAudit, OVERLAP, Record};
 use super::peel::differences;
 
 /// Distance of places that are tried first in a long range. Half of it differs at most, on both ends of an
@@ -12,6 +12,10 @@ const STEP: u64 = 32;
 
 /// Differing packets of an interval, as a fraction of its packets, with which its place is still certain.
 const MOST_DIFFERENT: u64 = 4;
+
+/// Neighbouring places with equally few differing packets that are as good as one after a restart. A packet
+/// that was lost or repeated in the interval adds one of them; [`OVERLAP`] is four times as many.
+const TIED: u64 = OVERLAP / 4;
 
 /// Looks for the place of the oldest waiting record. Returns whether there is progress.
 pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
@@ -51,6 +55,8 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
 }
 
 /// Returns the only place of `first` in a range at which the packets between both records differ least.
+/// Where the number of packets up to there accuses no one, at the start and after a restart, it may be one of
+/// a few neighbours.
 fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u64) -> Option<u64> {
     let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0 && !second.is_restart)?;
     let high = high.min(audit.count().saturating_sub(judged)).max(low);
@@ -61,8 +67,9 @@ fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u6
         let (_, place, _) = found;
         found = best(low.max(place.saturating_sub(step)), high.min(place + step), 1)?;
     }
-    let (different, place, is_unique) = found;
-    (is_unique && different * MOST_DIFFERENT <= judged).then_some(place)
+    let (different, place, last) = found;
+    let tied = if audit.stretch.as_ref().is_none_or(|s| s.is_restart) { TIED } else { 0 };
+    (last - place <= tied && different * MOST_DIFFERENT <= judged).then_some(place)
 }
 
 /// Returns whether the packets of a range have the same digest.
@@ -71,14 +78,14 @@ fn are_equal(audit: &ItemAudit, low: u64, high: u64) -> bool {
     items.next().is_some_and(|first| first != 0 && items.all(|item| item == first))
 }
 
-/// Returns the least number of differing packets, its place, and whether no other place has it.
+/// Returns the least number of differing packets, and the first and the last place that has it.
 fn best_of(
     audit: &ItemAudit,
     [first, second]: [&Record; 2],
     judged: u64,
     (low, high): (u64, u64),
     step: u64,
-) -> Option<(u64, u64, bool)> {
+) -> Option<(u64, u64, u64)> {
     let mut rest = second.sketch.since(&first.sketch);
     let mut book = |from: u64, to: u64, times: i64| {
         let digested = audit.items(from, to).filter(|item| *item != 0);
@@ -86,15 +93,15 @@ fn best_of(
         rest
     };
     let mut window = book(low, low + judged, 1);
-    let mut best: Option<(u64, u64, bool)> = None;
+    let mut best: Option<(u64, u64, u64)> = None;
     let mut place = low;
     loop {
         if let Some(found) = differences(window) {
             let different = found.iter().map(|(_, times)| times.unsigned_abs()).sum();
             best = match best {
-                Some((least, at, _)) if different == least => Some((least, at, false)),
+                Some((least, at, _)) if different == least => Some((least, at, place)),
                 Some(kept) if different > kept.0 => Some(kept),
-                _ => Some((different, place, true)),
+                _ => Some((different, place, place)),
             };
         }
         if place + step > high {

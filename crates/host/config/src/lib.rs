@@ -114,7 +114,7 @@ impl NoProgram {
 }
 
 /// A valid configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The path of its file.
     pub file: PathBuf,
@@ -161,7 +161,7 @@ pub struct Daemon {
 }
 
 /// A tenant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// Its name.
     pub name: String,
@@ -209,7 +209,7 @@ impl Tenant {
 }
 
 /// A user VM.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
     /// Its name, unique within the tenant.
     pub name: String,

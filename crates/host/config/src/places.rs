@@ -8,6 +8,15 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(HashMap<PathBuf, (usize, usize)>);
 
+/// All are equal: configurations that differ only in their lines are the same.
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Places {}
+
 impl Places {
     pub(super) fn insert(&mut self, path: &Path, place: &Problem) {
         self.0.entry(path.to_owned()).or_insert((place.line, place.column));

@@ -5,7 +5,8 @@ pub use p4shield_abi::{FailPolicy, UnownedPolicy, VmRef};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Configuration that is fixed for a mediator's life.
+/// Configuration of a mediator. [`Mediator::inherit`](crate::Mediator::inherit) changes it while packets
+/// are held.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The tenants; [`VmRef::tenant`] is an index into this list.
@@ -15,7 +16,7 @@ pub struct Config {
 /// One tenant.
 #[derive(Clone, Debug)]
 pub struct TenantConfig {
-    /// Its name, for metrics and messages.
+    /// Its name, for metrics and messages; empty: this number is vacant.
     pub name: String,
     /// Policy for packets that the tenant's P4 VM does not judge.
     pub fail: FailPolicy,
@@ -75,7 +76,7 @@ impl TenantConfig {
 /// One user VM.
 #[derive(Clone, Debug)]
 pub struct VmConfig {
-    /// Its name, for metrics and messages.
+    /// Its name, for metrics and messages; empty: this number is vacant.
     pub name: String,
     /// Its addresses, by which the mediator recognises its packets.
     pub addresses: Vec<IpAddr>,

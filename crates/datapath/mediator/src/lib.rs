@@ -88,6 +88,7 @@ mod counters;
 mod deadline;
 mod enqueue;
 mod flight;
+mod inherit;
 mod inline;
 mod lookup;
 mod mediator;

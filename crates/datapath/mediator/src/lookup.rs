@@ -79,6 +79,12 @@ impl Lookup {
         self.bound.sort_unstable();
     }
 
+    /// Takes over which VMs are deferred and bound, as far as they are kept.
+    pub(crate) fn inherit(&mut self, old: &Self, is_kept: impl Fn(VmRef) -> bool) {
+        self.deferred = old.deferred.iter().copied().filter(|vm| is_kept(*vm)).collect();
+        self.bound = old.bound.iter().copied().filter(|vm| is_kept(*vm)).collect();
+    }
+
     /// Whether the source address is a VM's that sends from ports of its own only.
     #[inline]
     pub(crate) fn has_bound_source(&self, kind: Kind, network: Network) -> bool {

@@ -47,6 +47,12 @@ impl Ports {
         count
     }
 
+    /// Takes the entries of another table, to which flights refer.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.specs.clone_from(&other.specs);
+        self.last = other.last;
+    }
+
     /// Returns the port with an index.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &PortSpec {

@@ -180,6 +180,32 @@ impl<P> Queue<P> {
             .any(|i| self.flights[self.slot(self.front.wrapping_add(i))].port == port)
     }
 
+    /// Takes the capacity of an empty queue: its memory too, if this queue has less. Packets keep their
+    /// numbers. A queue that holds more than its new capacity takes no packet until enough have left.
+    pub(crate) fn take_capacity(&mut self, fresh: &mut Self) {
+        if fresh.flights.len() > self.flights.len() {
+            (fresh.front, fresh.back) = (self.front, self.back);
+            for i in 0..self.len() as u64 {
+                let number = self.front.wrapping_add(i);
+                let (from, to) = (self.slot(number), fresh.slot(number));
+                fresh.flights[to] = self.flights[from];
+                fresh.packets[to] = self.packets[from].take();
+            }
+            std::mem::swap(self, fresh);
+            (fresh.front, fresh.back) = (0, 0);
+        } else {
+            self.capacity = fresh.capacity;
+        }
+    }
+
+    /// Calls `each` for every flight, oldest first.
+    pub(crate) fn for_each(&mut self, mut each: impl FnMut(&mut Flight)) {
+        for i in 0..self.len() as u64 {
+            let slot = self.slot(self.front.wrapping_add(i));
+            each(&mut self.flights[slot]);
+        }
+    }
+
     /// Calls `each` for every waiting flight and its number, oldest first.
     pub(crate) fn for_each_waiting(&mut self, mut each: impl FnMut(u64, &mut Flight, &mut P)) {
         for i in 0..self.back.wrapping_sub(self.front) {

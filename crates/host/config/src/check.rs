@@ -2,7 +2,7 @@
 
 use super::error::Problem;
 use super::file::{self, Text};
-use super::places::Places;
+use super::source::Source;
 use super::{
     Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant,
     Vm, Wire, units,
@@ -48,12 +48,12 @@ pub(super) struct Checker<'a> {
     text: &'a str,
     folder: &'a Path,
     problems: Vec<Problem>,
-    places: Places,
+    source: Source,
 }
 
 pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config, Vec<Problem>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut c = Checker { text, folder, problems: Vec::new(), places: Places::default() };
+    let mut c = Checker { text, folder, problems: Vec::new(), source: Source::new(text) };
     let attachment = c.attachment(file);
     let placement = c.placement(file, attachment);
     c.implemented("compartment", file.compartment.as_ref(), "process", &["vm"]);
@@ -77,8 +77,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     }
     if c.problems.is_empty() {
         let file = path.to_owned();
-        let places = c.places;
-        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels, places });
+        let source = c.source;
+        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels, source });
     }
     c.problems.sort_by_key(|p| (p.line, p.column));
     Err(c.problems)
@@ -211,7 +211,7 @@ impl Checker<'_> {
     /// Resolves a path and remembers its place in the file.
     fn place(&mut self, path: &Spanned<PathBuf>) -> PathBuf {
         let resolved = self.path(path.as_ref());
-        self.places.insert(&resolved, &Problem::at(self.text, path.span(), String::new()));
+        self.source.insert(&resolved, &Problem::at(self.text, path.span(), String::new()));
         resolved
     }
 

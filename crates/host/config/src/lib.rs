@@ -1,7 +1,7 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
 //! `file` defines the structure, `check`, `paths`, `port` and `tunnel` validate the values, and the result is
-//! [`Config`]. `reference` describes each key for the documentation. Every error names line, column and key,
+//! [`Config`]. `changes` and `numbers` compare a running configuration with a new one. `reference` describes each key for the documentation. Every error names line, column and key,
 //! what is invalid and what to write instead. All errors of a file are reported at once.
 //!
 //! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a
@@ -10,16 +10,19 @@
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod check;
 mod error;
 mod file;
+mod numbers;
 mod paths;
-mod places;
 mod port;
 pub mod reference;
+mod source;
 mod tunnel;
 mod units;
 
+pub use changes::Change;
 pub use error::{ConfigError, Problem};
 pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
@@ -124,7 +127,8 @@ pub struct Config {
     pub placement: Placement,
     /// The daemon.
     pub daemon: Daemon,
-    /// The tenants. The numbers of a [`VmRef`] are indexes into this list and into the tenant's VMs.
+    /// The tenants. The numbers of a [`VmRef`] are indexes into this list and into the tenant's VMs. After
+    /// [`Self::numbered_like`] entries may be vacant.
     pub tenants: Vec<Tenant>,
     /// The wires, if the attachment is [`Attachment::Wire`].
     pub wires: Vec<Wire>,
@@ -132,7 +136,7 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The endpoints of tunnels that the switch decapsulates, besides those in Open vSwitch's database.
     pub tunnels: Vec<Tunnel>,
-    places: places::Places,
+    source: source::Source,
 }
 
 /// The daemon.
@@ -270,13 +274,13 @@ impl Config {
     /// Returns a problem with the file at `path`, at the place where the configuration names it.
     #[must_use]
     pub fn problem_with(&self, path: &Path, message: String) -> Problem {
-        self.places.problem(path, message)
+        self.source.problem(path, message)
     }
 
     /// Returns the tenant with this name, and its index.
     #[must_use]
     pub fn tenant(&self, name: &str) -> Option<(usize, &Tenant)> {
-        self.tenants.iter().enumerate().find(|(_, t)| t.name == name)
+        self.numbered_tenants().find(|(_, t)| t.name == name)
     }
 
     /// Returns the role of the port with this name.

@@ -414,7 +414,7 @@ mod tests {
             let without = parse(&file(table, key, "")).unwrap();
             let with = parse(&file(table, key, &format!("{} = {value}", key.name)));
             let with = with.unwrap_or_else(|e| panic!("{} {}: {e}", table.header, key.name));
-            assert_eq!(format!("{with:?}"), format!("{without:?}"), "{} {}", table.header, key.name);
+            assert_eq!(with, without, "{} {}", table.header, key.name);
         }
     }
 

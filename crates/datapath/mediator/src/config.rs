@@ -39,6 +39,24 @@ impl Config {
         vm.and_then(|vm| vm.network).map_or(Network::Unknown, Network::Number)
     }
 
+    /// Returns whether a tenant is the same as in `before`: its number and name are.
+    #[must_use]
+    pub fn keeps_tenant(&self, before: &Self, tenant: u16) -> bool {
+        let name = |c: &'_ Self| c.tenants.get(usize::from(tenant)).map(|t| t.name.clone());
+        name(self).is_some_and(|n| !n.is_empty() && name(before) == Some(n))
+    }
+
+    /// Returns whether a VM is the same as in `before`: its tenant, its number and its name are.
+    #[must_use]
+    pub fn keeps_vm(&self, before: &Self, vm: VmRef) -> bool {
+        let name = |c: &Self| {
+            let tenant = c.tenants.get(usize::from(vm.tenant))?;
+            tenant.vms.get(usize::from(vm.vm)).map(|vm| vm.name.clone())
+        };
+        self.keeps_tenant(before, vm.tenant)
+            && name(self).is_some_and(|n| !n.is_empty() && name(before) == Some(n))
+    }
+
     /// Checks the limits. [`crate::lookup`] checks the addresses.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let most = usize::from(u16::MAX);

@@ -155,6 +155,17 @@ impl Lookup {
     }
 }
 
+impl Config {
+    /// Checks everything that a mediator would refuse.
+    ///
+    /// # Errors
+    /// What is invalid.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.check()?;
+        Lookup::new(self).map(drop)
+    }
+}
+
 /// Looks an address up under the keys of its network.
 #[inline]
 fn find(network: Network, get: impl Fn(u64) -> Option<VmRef>) -> Option<VmRef> {

@@ -3,7 +3,7 @@
 //! `impl Mediator` continues in the module of each operation: [`crate::submit`], [`crate::enqueue`],
 //! [`crate::poll`], [`crate::release`], [`crate::sleep`].
 
-use crate::config::{Config, ConfigError, VmRef};
+use crate::config::{Config, ConfigError, TenantConfig, VmRef};
 use crate::counters::Counters;
 use crate::inline::InlineEngine;
 use crate::lookup::Lookup;
@@ -41,10 +41,32 @@ impl<P: Packet> Mediator<P> {
     /// # Errors
     /// If the configuration is invalid.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        Self::build(config, |_, tenant| TenantState::new(tenant))
+    }
+
+    /// Creates the mediator that succeeds one for `before`, from which it must [inherit](Self::inherit)
+    /// before it is used: queues that it will inherit are not allocated again.
+    ///
+    /// # Errors
+    /// If the configuration is invalid.
+    pub fn successor(config: &Config, before: &Config) -> Result<Self, ConfigError> {
+        Self::build(config, |t, tenant| {
+            let old = before.tenants.get(t).filter(|_| config.keeps_tenant(before, t as u16));
+            match old {
+                Some(old) if tenant.max_held <= old.max_held => TenantState::heir(tenant),
+                _ => TenantState::new(tenant),
+            }
+        })
+    }
+
+    fn build(
+        config: &Config,
+        tenant: impl Fn(usize, &TenantConfig) -> TenantState<P>,
+    ) -> Result<Self, ConfigError> {
         config.check()?;
         let count = config.tenants.len();
         Ok(Self {
-            tenants: config.tenants.iter().map(TenantState::new).collect(),
+            tenants: config.tenants.iter().enumerate().map(|(t, config)| tenant(t, config)).collect(),
             lookup: Lookup::new(config)?,
             counters: Arc::new(Counters::new(config)),
             ports: Ports::new(),

@@ -24,7 +24,15 @@ pub(crate) struct Queue<P> {
 impl<P> Queue<P> {
     /// A queue with room for `capacity` packets.
     pub(crate) fn new(capacity: usize) -> Self {
-        let slots = capacity.next_power_of_two();
+        Self::with_slots(capacity.next_power_of_two(), capacity)
+    }
+
+    /// A queue whose memory an older one has; see [`Self::take_capacity`].
+    pub(crate) fn heir(capacity: usize) -> Self {
+        Self::with_slots(1, capacity)
+    }
+
+    fn with_slots(slots: usize, capacity: usize) -> Self {
         Self {
             flights: vec![Flight::EMPTY; slots].into_boxed_slice(),
             packets: (0..slots).map(|_| None).collect(),

@@ -73,6 +73,15 @@ fn nanoseconds(d: Duration) -> u64 {
 
 impl<P: Packet> TenantState<P> {
     pub(crate) fn new(config: &TenantConfig) -> Self {
+        Self::with_queues(config, || Queue::new(config.max_held))
+    }
+
+    /// A state that will inherit its queues' memory.
+    pub(crate) fn heir(config: &TenantConfig) -> Self {
+        Self::with_queues(config, || Queue::heir(config.max_held))
+    }
+
+    fn with_queues(config: &TenantConfig, queue: impl Fn() -> Queue<P>) -> Self {
         Self {
             name: config.name.clone(),
             fail: config.fail,
@@ -80,7 +89,7 @@ impl<P: Packet> TenantState<P> {
             stall: config.stall.map(nanoseconds),
             source: VerdictSource::Detached,
             fault: None,
-            queues: std::array::from_fn(|_| Queue::new(config.max_held)),
+            queues: std::array::from_fn(|_| queue()),
             next_inline: [0; 2],
             progress: 0,
             next_wake: 0,

@@ -8,8 +8,8 @@ use p4shield_mediator::{Config, Disposition, FailPolicy, Mediator, Reason, VmCon
 use proptest::prelude::*;
 
 /// Replaces a mediator by one for `config`. Returns the old one, without channels.
-fn change(m: &mut Mediator<TestPacket>, now: u64, config: &Config) -> Mediator<TestPacket> {
-    let mut new = mediator(config);
+fn change(m: &mut Mediator<TestPacket>, now: u64, before: &Config, config: &Config) -> Mediator<TestPacket> {
+    let mut new = Mediator::successor(config, before).expect("a valid configuration");
     new.inherit(m);
     let mut old = std::mem::replace(m, new);
     for t in 0..old.counters().tenants.len() {
@@ -37,7 +37,7 @@ fn vacate_vm(config: &mut Config, tenant: usize, vm: usize) {
 #[test]
 fn held_packets_of_kept_tenants_get_their_verdicts() {
     let mut config = tenants(2);
-    let mut m = mediator(&config);
+    let (before, mut m) = (config.clone(), mediator(&config));
     let (mut a, mut b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     for serial in 0..3 {
         assert_eq!(released(m.submit(0, &SHARED, packet(serial, 1, 9))), None);
@@ -47,7 +47,7 @@ fn held_packets_of_kept_tenants_get_their_verdicts() {
     a.pass_all();
     assert_eq!(m.poll(1, 1, |_| ()), 1, "one packet has left, two have a verdict or wait");
     config.tenants[0].vms.push(vm("new", 3));
-    let mut old = change(&mut m, 1, &config);
+    let mut old = change(&mut m, 1, &before, &config);
     assert_eq!((old.held(), m.held()), (0, 3));
     b.pass_all();
     assert_eq!(poll_both(&mut m, &mut old, 2), [(1, PASS), (2, PASS), (10, PASS)]);
@@ -64,12 +64,12 @@ fn a_removed_tenants_packets_get_its_old_policy() {
     for (fail, disposition) in [(FailPolicy::Drop, dropped(Reason::NoChannel)), (FailPolicy::Pass, PASS)] {
         let mut config = tenants(2);
         config.tenants[1].fail = fail;
-        let mut m = mediator(&config);
+        let (before, mut m) = (config.clone(), mediator(&config));
         let (mut a, _b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
         assert_eq!(released(m.submit(0, &SHARED, packet(1, 1, 9))), None);
         assert_eq!(released(m.submit(0, &SHARED, packet(2, 11, 9))), None);
         config.tenants[1].name = "another".to_owned();
-        let mut old = change(&mut m, 1, &config);
+        let mut old = change(&mut m, 1, &before, &config);
         assert_eq!(poll(&mut old, 1), [(2, disposition)]);
         assert!(m.is_attached(0) && !m.is_attached(1), "a tenant of another name has no channel");
         assert_eq!(counts(&m, 1, 0, Direction::Egress).packets_in, 0);
@@ -83,23 +83,23 @@ fn a_removed_tenants_packets_get_its_old_policy() {
 fn a_removed_tenants_packet_to_a_kept_vm_is_dropped() {
     let mut config = tenants(2);
     config.tenants.iter_mut().for_each(|t| t.fail = FailPolicy::Pass);
-    let mut m = mediator(&config);
+    let (before, mut m) = (config.clone(), mediator(&config));
     let (_a, _b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     assert_eq!(released(m.submit(0, &SHARED, packet(1, 11, 1))), None);
     config.tenants[1].name = String::new();
     config.tenants[1].vms.clear();
-    let mut old = change(&mut m, 1, &config);
+    let mut old = change(&mut m, 1, &before, &config);
     assert_eq!(poll(&mut old, 1), [(1, dropped(Reason::NoChannel))], "its ingress program has not judged it");
 }
 
 #[test]
 fn a_packet_to_a_removed_vm_goes_on_without_its_program() {
     let mut config = tenants(2);
-    let mut m = mediator(&config);
+    let (before, mut m) = (config.clone(), mediator(&config));
     let (mut a, _b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     assert_eq!(released(m.submit(0, &SHARED, packet(1, 1, 12))), None);
     vacate_vm(&mut config, 1, 1);
-    let mut old = change(&mut m, 1, &config);
+    let mut old = change(&mut m, 1, &before, &config);
     m.flush(1);
     a.pass_all();
     assert_eq!(poll_both(&mut m, &mut old, 2), [(1, PASS)]);
@@ -109,12 +109,12 @@ fn a_packet_to_a_removed_vm_goes_on_without_its_program() {
 #[test]
 fn settings_change_for_new_packets() {
     let mut config = tenants(1);
-    let mut m = mediator(&config);
+    let (before, mut m) = (config.clone(), mediator(&config));
     let _a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(released(m.submit(0, &SHARED, packet(1, 1, 9))), None);
     config.tenants[0].deadline *= 3;
     config.tenants[0].fail = FailPolicy::Pass;
-    drop(change(&mut m, 1, &config));
+    drop(change(&mut m, 1, &before, &config));
     assert_eq!(released(m.submit(1, &SHARED, packet(2, 1, 9))), None);
     assert_eq!(poll(&mut m, DEADLINE), [(1, PASS)], "the old deadline, the new policy");
     assert_eq!(poll(&mut m, 3 * DEADLINE), []);
@@ -124,13 +124,13 @@ fn settings_change_for_new_packets() {
 #[test]
 fn deferred_and_bound_vms_stay_so_if_they_are_kept() {
     let mut config = tenants(2);
-    let mut m = mediator(&config);
+    let (before, mut m) = (config.clone(), mediator(&config));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     m.defer_ingress(&[vm_ref(0, 0), vm_ref(1, 0)]);
     m.bind(&[vm_ref(0, 0), vm_ref(1, 0)]);
     vacate_vm(&mut config, 1, 0);
     config.tenants[1].vms.push(vm("x", 11));
-    drop(change(&mut m, 0, &config));
+    drop(change(&mut m, 0, &before, &config));
     assert_eq!(released(m.submit(1, &SHARED, packet(1, 9, 1))), Some((1, PASS)), "judged at its port");
     let spoofed = Some((2, dropped(Reason::Spoofed)));
     assert_eq!(released(m.submit(1, &SHARED, packet(2, 1, 9))), spoofed, "it sends from its own port");
@@ -184,8 +184,9 @@ proptest! {
                     m.poll(0, most, |r| out.push((r.packet.serial, r.disposition)));
                 }
                 Step::Change(max_held) => {
+                    let before = config.clone();
                     config.tenants[0].max_held = max_held;
-                    let old = change(&mut m, 0, &config);
+                    let old = change(&mut m, 0, &before, &config);
                     prop_assert_eq!(old.held(), 0);
                 }
             }

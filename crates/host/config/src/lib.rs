@@ -1,8 +1,9 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
 //! `file` defines the structure, `check`, `paths`, `port` and `tunnel` validate the values, and the result is
-//! [`Config`]. `changes` and `numbers` compare a running configuration with a new one. `reference` describes each key for the documentation. Every error names line, column and key,
-//! what is invalid and what to write instead. All errors of a file are reported at once.
+//! [`Config`]. `changes` and `numbers` compare a running configuration with a new one. `reference` describes
+//! each key for the documentation. Every error names line, column and key, what is invalid and what to write
+//! instead. All errors of a file are reported at once.
 //!
 //! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a
 //! switch reads the same file ([`FILE_VARIABLE`]) and so knows the tenants' policies while no daemon runs.
@@ -297,18 +298,6 @@ impl Config {
         let Role::Vm(vm) = port.role else { return None };
         let may = port.zero_copy == ZeroCopy::Auto && self.placement == Placement::P4vm;
         self.tenants.get(usize::from(vm.tenant)).filter(|_| may)
-    }
-
-    /// Returns whether ingress packets of a port with these names may have to be judged at its transmit side.
-    /// A port that is not configured by name may belong to a VM by its `external_ids:iface-id`.
-    #[must_use]
-    pub fn may_be_asked_at_transmit<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
-        let named = names.find_map(|n| self.ports.iter().find(|p| p.name == n));
-        let may = match named {
-            Some(port) => matches!(port.role, Role::Vm(_)) && port.sides == Sides::Both,
-            None => self.tenants.iter().flat_map(|t| &t.vms).any(|vm| vm.iface_id.is_some()),
-        };
-        may && matches!(self.attachment, Attachment::Xsk | Attachment::Dpdk)
     }
 
     /// Returns the role of the port with this `external_ids:iface-id`.

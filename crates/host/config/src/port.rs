@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const MAX_PORT_NAME: usize = 107;
 
 /// A port that is configured by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// Its name: the interface in Open vSwitch's database, the DPDK device (`net_af_packet0`), the path
     /// of a vhost-user socket, or the network interface.
@@ -25,7 +25,7 @@ pub struct Port {
 }
 
 /// Whether a P4 VM receives copies of headers or reads the switch's packet memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ZeroCopy {
     /// Copies.
     #[default]
@@ -35,7 +35,7 @@ pub enum ZeroCopy {
 }
 
 /// The sides of a VM's port at which its programs judge packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sides {
     /// Egress where the switch receives at the port, ingress where it sends there, for all packets. The same
     /// as [`Self::Receive`] for a port whose transmit side the attachment does not see.

@@ -33,6 +33,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Time within which the daemon must read a message.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// This library's release.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Messages that are executed before the next check for faults.
 const ORDERS: usize = 256;
 
@@ -81,7 +83,13 @@ impl ControlThread {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let session = u64::from_ne_bytes(random);
-        let hello = LibraryMessage::Hello { version: VERSION, session, kind, application: cut(application) };
+        let hello = LibraryMessage::Hello {
+            version: VERSION,
+            session,
+            kind,
+            application: cut(application),
+            release: RELEASE.to_owned(),
+        };
         Ok(Self { shared, rung, hello, inline: InlineTenants::default() })
     }
 
@@ -252,8 +260,10 @@ impl ControlThread {
                 for memory in &message.descriptors {
                     let setup = Setup::from_memory(memory, len)?;
                     self.check_library(&setup);
-                    if self.shared.registry().adopt(setup)? {
-                        self.inline.clear();
+                    let adopted = self.shared.registry().adopt(setup)?;
+                    if let Some(is_kept) = adopted {
+                        self.inline.retain(is_kept);
+                        self.shared.report_tunnels();
                     }
                 }
                 *configured = true;

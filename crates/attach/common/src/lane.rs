@@ -9,8 +9,8 @@ use crate::process;
 use p4shield_channel::Sleeper;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_mediator::{
-    AllowedSources, Config, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault, Packet,
-    PortSpec, ReleasedPacket, RewriteCheck, Stages, VmRef,
+    AllowedSources, Config, ConfigError, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault,
+    Packet, PortSpec, ReleasedPacket, RewriteCheck, Stages, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -27,8 +27,8 @@ enum LaneCommand<P> {
     DeferIngress(Vec<VmRef>),
     /// Sets the VMs that send from ports of their own only.
     Bind(Vec<VmRef>),
-    /// Replaces the tenants by a mediator that knows the new ones.
-    Tenants(Mediator<P>),
+    /// Replaces the tenants by a mediator that knows the new ones, and the port's description.
+    Tenants(Mediator<P>, PortSpec),
     /// Requests the reason why a tenant's channel was detached.
     Explain(usize),
 }
@@ -37,6 +37,8 @@ enum LaneCommand<P> {
 enum LaneEvent<P> {
     /// The mediator detached a tenant's channel.
     Fault(usize, P4VmFault),
+    /// The lane uses a new mediator, with these counters.
+    Adopted(Arc<Counters>),
     /// A mediator that holds no packets any more, for the control thread to free.
     Retired(Box<Mediator<P>>),
 }
@@ -70,7 +72,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         spec: PortSpec,
         owner: Weak<dyn LaneOwner>,
     ) -> (Self, Box<dyn LaneControl>) {
-        let mediator = mediator(config);
+        let mediator = checked(Mediator::new(config));
         let (poster, mailbox) = mailbox();
         let (events, received) = mpsc::channel();
         let thread = PollingThread::default();
@@ -226,7 +228,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 LaneCommand::Port(spec) => self.spec = spec,
                 LaneCommand::DeferIngress(vms) => self.mediator.defer_ingress(&vms),
                 LaneCommand::Bind(vms) => self.mediator.bind(&vms),
-                LaneCommand::Tenants(mediator) => self.change_tenants(mediator),
+                LaneCommand::Tenants(mediator, spec) => self.change_tenants(mediator, spec),
                 LaneCommand::Explain(tenant) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
                         // An error means that the session ended.
@@ -240,13 +242,18 @@ impl<P: Packet + Send + 'static> Lane<P> {
         }
     }
 
-    fn change_tenants(&mut self, mut mediator: Mediator<P>) {
+    /// Tenants that the new mediator knows, too, keep their channels and held packets.
+    fn change_tenants(&mut self, mut mediator: Mediator<P>, spec: PortSpec) {
+        mediator.inherit(&mut self.mediator);
         // No program rewrites a packet of a mediator without channels.
         self.detach_all();
-        mediator.set_rewrite_check(self.mediator.set_rewrite_check(None));
-        self.tenants = mediator.counters().tenants.len();
+        self.spec = spec;
+        let counters = mediator.counters();
+        self.tenants = counters.tenants.len();
         let old = std::mem::replace(&mut self.mediator, mediator);
         self.leaving.push(old);
+        // An error means that the session ended.
+        let _ = self.events.send(LaneEvent::Adopted(counters));
     }
 
     /// Detaches all tenants' channels.
@@ -285,9 +292,9 @@ impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     }
 }
 
-/// Creates a mediator for a checked configuration.
-fn mediator<P: Packet>(config: &Config) -> Mediator<P> {
-    Mediator::new(config).expect("whether a mediator is refused was asked before lanes were made")
+/// Returns the mediator for a checked configuration.
+fn checked<P>(mediator: Result<Mediator<P>, ConfigError>) -> Mediator<P> {
+    mediator.expect("whether a mediator is refused was asked before lanes were made")
 }
 
 impl<P> std::fmt::Debug for Lane<P> {
@@ -322,11 +329,13 @@ pub(crate) trait LaneControl: Send {
     fn defer_ingress(&self, vms: &[VmRef]);
     /// Sets the VMs that send from ports of their own only.
     fn bind(&self, vms: &[VmRef]);
-    /// Replaces the tenants, which detaches all channels.
-    fn tenants(&mut self, config: &Config);
+    /// Replaces the tenants, which were those of `before`, and the port's description. Tenants that are gone
+    /// lose their channels.
+    fn tenants(&self, before: &Config, config: &Config, spec: PortSpec);
     /// Requests the reason why a tenant's channel was detached; [`Self::faults`] returns it later.
     fn explain(&self, tenant: usize);
-    /// Returns the faults reported since the last call.
+    /// Returns the faults reported since the last call. [`Self::counters`] are those of the present
+    /// mediator from then on.
     fn faults(&mut self) -> Vec<(usize, P4VmFault)>;
     /// Returns the packet counters.
     fn counters(&self) -> &Counters;
@@ -362,10 +371,8 @@ impl<P: Packet + Send> LaneControl for LaneHandle<P> {
         self.poster.post(LaneCommand::Bind(vms.to_vec()));
     }
 
-    fn tenants(&mut self, config: &Config) {
-        let mediator = mediator(config);
-        self.counters = mediator.counters();
-        self.poster.post(LaneCommand::Tenants(mediator));
+    fn tenants(&self, before: &Config, config: &Config, spec: PortSpec) {
+        self.poster.post(LaneCommand::Tenants(checked(Mediator::successor(config, before)), spec));
     }
 
     fn explain(&self, tenant: usize) {
@@ -375,6 +382,10 @@ impl<P: Packet + Send> LaneControl for LaneHandle<P> {
     fn faults(&mut self) -> Vec<(usize, P4VmFault)> {
         let fault = |said| match said {
             LaneEvent::Fault(tenant, fault) => Some((tenant, fault)),
+            LaneEvent::Adopted(counters) => {
+                self.counters = counters;
+                None
+            }
             LaneEvent::Retired(mediator) => {
                 drop(mediator);
                 None

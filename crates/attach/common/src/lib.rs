@@ -35,12 +35,14 @@
 
 #![deny(unsafe_code)]
 
+mod audience;
 mod control_thread;
 pub mod inline;
 mod lane;
 mod listener;
 pub mod log;
 pub mod message;
+mod peer;
 mod polling;
 #[allow(unsafe_code)]
 mod process;
@@ -54,8 +56,9 @@ mod sides;
 pub use lane::Lane;
 pub use listener::listener;
 pub use message::{Count, Kind, LaneId, Notice, PortId, PortInfo, QueueSide, UnownedCounts};
+pub use peer::{Allowed, Headers, Peer};
 pub use process::spawn_without_signals;
 pub use registry::Packets;
-pub use server::{Allowed, Headers, Peer, Server, ServerError, SwitchEvent, SwitchEvents};
+pub use server::{Server, ServerError, SwitchEvent, SwitchEvents};
 pub use session::{Options, Session, SessionError};
 pub use setup::{Setup, SetupError, mediator_config};

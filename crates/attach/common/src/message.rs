@@ -16,9 +16,9 @@ use p4shield_control::{DecodeError, Envelope, Reply, Request, SocketError, WireG
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Version of the messages. Library and daemon are installed together; a mismatch means that one of
-/// them was not restarted.
-pub const VERSION: u32 = 7;
+/// Version of the messages and of what they carry. Each change of a layout changes it, and the daemon
+/// refuses a library with another one. Libraries of other releases with the same version work.
+pub const VERSION: u32 = 8;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
@@ -136,6 +136,8 @@ pub enum LibraryMessage {
         kind: Kind,
         /// The switch's program name.
         application: String,
+        /// The release of the library.
+        release: String,
     },
     /// A port appeared, or its description changed.
     PortUp {
@@ -230,7 +232,8 @@ impl LibraryMessage {
 /// A message from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DaemonMessage {
-    /// The first message. Descriptor: memory that holds a [`crate::Setup`].
+    /// The first message, and again whenever the tenants or the configured ports change. Descriptor:
+    /// memory that holds a [`crate::Setup`].
     Setup {
         /// [`VERSION`] of the daemon.
         version: u32,
@@ -364,7 +367,10 @@ fn text(text: &str) -> Result<(), MessageError> {
 pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<LibraryMessage, MessageError> {
     let report = decode(bytes, descriptors, LibraryMessage::descriptors)?;
     match &report {
-        LibraryMessage::Hello { application, .. } => text(application)?,
+        LibraryMessage::Hello { application, release, .. } => {
+            text(application)?;
+            text(release)?;
+        }
         LibraryMessage::PortUp { info, .. } => {
             if info.aliases.len() > MAX_ALIASES {
                 return Err(MessageError::TooMuch("names"));

@@ -6,6 +6,7 @@
 //! Only new tenants make the control thread hold it longer, while it creates the lanes' new
 //! mediators.
 
+mod adoption;
 mod judging;
 
 use crate::inline::LoadedEngine;
@@ -16,7 +17,7 @@ use crate::message::{
 };
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
-use p4shield_config::{Config, Role};
+use p4shield_config::{Attachment, Role};
 use p4shield_control::Reply;
 use p4shield_mediator::{self as mediator, AllowedSources, P4VmChannel, PortSpec, Stages, VmRef};
 use rustix::fd::OwnedFd;
@@ -81,6 +82,7 @@ struct Port {
 }
 
 pub(crate) struct Registry {
+    attachment: Attachment,
     setup: Setup,
     rule: Rule,
     mediator: Arc<mediator::Config>,
@@ -103,9 +105,11 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(setup: Setup, rule: Rule) -> Result<Self, SetupError> {
+    pub(crate) fn new(setup: Setup, attachment: Attachment) -> Result<Self, SetupError> {
         let mediator = Arc::new(setup.mediator()?);
+        let rule = Rule::of(&setup, attachment);
         Ok(Self {
+            attachment,
             setup,
             rule,
             mediator,
@@ -133,13 +137,13 @@ impl Registry {
         }
     }
 
-    pub(crate) fn port_up(&mut self, config: &Config, mut info: PortInfo) -> PortId {
+    pub(crate) fn port_up(&mut self, mut info: PortInfo) -> PortId {
         let port = PortId(self.number());
         info.name = cut(&info.name);
         info.aliases.truncate(crate::message::MAX_ALIASES);
         info.aliases.iter_mut().for_each(|a| *a = cut(a));
-        let role = info.names().find_map(|n| config.role_of_name(n)).unwrap_or_default();
-        let transmit = config.may_be_asked_at_transmit(info.names());
+        let role = self.setup.role(&info);
+        let transmit = self.setup.may_judge_at_transmit(&info);
         self.send(LibraryMessage::PortUp { port, info: info.clone() });
         self.ports.insert(port, Port { info, role, transmit, notices: Vec::new() });
         port
@@ -198,13 +202,15 @@ impl Registry {
         (port, queue, facing): (PortId, u32, QueueSide),
         packets: Option<Packets>,
         made_for: &Arc<mediator::Config>,
-        mut control: Box<dyn LaneControl>,
+        control: Box<dyn LaneControl>,
     ) {
         // Applies changes since the lane was made.
-        if !Arc::ptr_eq(made_for, &self.mediator) {
-            control.tenants(&self.mediator);
+        let spec = self.spec(port, facing);
+        if Arc::ptr_eq(made_for, &self.mediator) {
+            control.port(spec);
+        } else {
+            control.tenants(made_for, &self.mediator, spec);
         }
-        control.port(self.spec(port, facing));
         if facing == QueueSide::Receive {
             control.defer_ingress(&self.elsewhere);
             control.bind(&self.bound);
@@ -232,13 +238,20 @@ impl Registry {
         }
     }
 
+    /// Returns the setup.
+    pub(crate) const fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
     /// Returns the tenants.
     pub(crate) fn tenants(&self) -> Arc<mediator::Config> {
         Arc::clone(&self.mediator)
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {
-        let Some(entry) = self.lanes.remove(&lane) else { return };
+        let Some(mut entry) = self.lanes.remove(&lane) else { return };
+        // The newest counters.
+        entry.control.faults();
         // Sends last counts, so that the totals are exact.
         for report in counts(lane, &entry) {
             self.send(report);
@@ -298,29 +311,6 @@ impl Registry {
 
     pub(crate) fn has_messages(&self) -> bool {
         self.outbox.as_ref().is_some_and(|n| !n.is_empty())
-    }
-
-    /// Adopts the daemon's tenants. Returns whether they differ from the known ones; if not, lanes
-    /// keep their mediators.
-    pub(crate) fn adopt(&mut self, setup: Setup) -> Result<bool, SetupError> {
-        if setup == self.setup {
-            return Ok(false);
-        }
-        let mediator = Arc::new(setup.mediator()?);
-        for entry in self.lanes.values_mut() {
-            entry.control.tenants(&mediator);
-            entry.channels = vec![Channel::default(); mediator.tenants.len()];
-        }
-        (self.setup, self.mediator) = (setup, mediator);
-        self.engines.clear();
-        // The new mediators do not know these VMs.
-        self.elsewhere.clear();
-        self.bound.clear();
-        self.rest();
-        self.bind();
-        self.defer_ingress_elsewhere(self.asked_at_transmit());
-        self.describe_transmit(|_| true);
-        Ok(true)
     }
 
     /// Sets a port's role. Returns false if the port, tenant or VM never existed.

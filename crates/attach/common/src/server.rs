@@ -4,20 +4,19 @@
 //! flood of one delays the others only briefly. The server closes the connection of a peer that
 //! breaks the protocol or does not read; the peer reconnects and reports everything again.
 
+use crate::audience::Audience;
 use crate::listener::listener;
 use crate::message::{
-    DaemonMessage, Kind, LaneId, LibraryMessage, MAX_EACH, PortId, VERSION, cut, decode_report, encode,
+    DaemonMessage, LaneId, LibraryMessage, MAX_EACH, PortId, VERSION, decode_report, encode,
 };
+use crate::peer::{Allowed, Peer, is_ours};
 use crate::setup::{Setup, SetupError};
-use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
-use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
-use p4shield_control::{Request, Socket, SocketError, printable};
+use p4shield_control::{Socket, SocketError, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::Mode;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags, SocketType, accept_with, shutdown};
+use rustix::net::{SocketFlags, SocketType, accept_with};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,39 +33,8 @@ const MAX_OF_A_USER: usize = MAX_PEERS / 4;
 const TURN: usize = 64;
 /// Time within which a switch must send `Hello`.
 const GREETING: Duration = Duration::from_secs(5);
-/// Time within which a peer must read a message.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Users and groups that may connect, besides root and the daemon's user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// Users.
-    pub uids: Vec<u32>,
-    /// Groups; the connecting process's effective group counts.
-    pub gids: Vec<u32>,
-}
-
-impl Allowed {
-    fn admits(&self, uid: u32, gid: u32) -> bool {
-        is_ours(uid) || self.uids.contains(&uid) || self.gids.contains(&gid)
-    }
-
-    /// Returns the mode of the socket's file: closed to other users unless some are allowed.
-    fn mode(&self) -> Mode {
-        if self.uids.is_empty() && self.gids.is_empty() {
-            Mode::from_raw_mode(0o600)
-        } else {
-            Mode::from_raw_mode(0o666)
-        }
-    }
-}
-
-/// Returns whether a user is root or the daemon's.
-fn is_ours(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
-}
 
 /// An event of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,124 +77,13 @@ pub enum ServerError {
     Setup(#[from] SetupError),
 }
 
-/// A connected switch.
-#[derive(Debug)]
-pub struct Peer {
-    /// Random number of its session; see [`LibraryMessage::Hello`].
-    pub session: u64,
-    /// Its kind.
-    pub kind: Kind,
-    /// Its program name, printable.
-    pub application: String,
-    /// Its process.
-    pub pid: i32,
-    /// The user that it runs as.
-    pub uid: u32,
-    socket: Socket,
-    /// The same socket.
-    fd: OwnedFd,
-}
-
-/// Source of the headers that a P4 VM reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Headers {
-    /// Copies in the channel.
-    Copied,
-    /// The lane's packet memory, which the P4 VM maps.
-    InPacketMemory,
-}
-
-impl Peer {
-    /// Sends the role of a port.
-    pub fn role(&self, port: PortId, role: Role) {
-        self.send(&DaemonMessage::Role { port, role }, &[]);
-    }
-
-    /// Sends a lane's channel to a tenant's P4 VM: its memory and the mediator's end of its doorbell.
-    pub fn channel(
-        &self,
-        lane: LaneId,
-        tenant: u16,
-        (channel, geometry): (u32, Geometry),
-        memory: BorrowedFd<'_>,
-        doorbell: &Doorbell,
-        headers: Headers,
-    ) {
-        let zero_copy = headers == Headers::InPacketMemory;
-        let order = DaemonMessage::Channel { lane, tenant, channel, geometry: geometry.into(), zero_copy };
-        self.send(&order, &[memory, doorbell.fd()]);
-    }
-
-    /// Sends a request to a tenant's programs in the switch's process; the reply is a
-    /// [`LibraryMessage::Programs`] with this `id`.
-    pub fn programs(
-        &self,
-        (tenant, id): (u16, u32),
-        approved: Option<[u8; 32]>,
-        geometry: Geometry,
-        request: Request,
-        descriptors: &[BorrowedFd<'_>],
-    ) {
-        self.send(
-            &DaemonMessage::Programs { tenant, id, approved, geometry: geometry.into(), request },
-            descriptors,
-        );
-    }
-
-    /// Activates the programs that the last [`Request::Hello`] created.
-    pub fn judge(&self, tenant: u16) {
-        self.send(&DaemonMessage::Judge { tenant }, &[]);
-    }
-
-    /// Sends the endpoints of tunnels that the switch terminates: the first [`MAX_TUNNELS`].
-    pub fn tunnels(&self, end_points: &[Tunnel]) {
-        let end_points = end_points.iter().take(MAX_TUNNELS).copied().collect();
-        self.send(&DaemonMessage::Tunnels { end_points }, &[]);
-    }
-
-    /// Detaches a lane's channel to a tenant's P4 VM.
-    pub fn no_channel(&self, lane: LaneId, tenant: u16) {
-        self.send(&DaemonMessage::NoChannel { lane, tenant }, &[]);
-    }
-
-    /// Closes the connection, with a reason.
-    pub fn refuse(&self, why: &str) {
-        self.send(&DaemonMessage::Refused { why: cut(why) }, &[]);
-        self.disconnect();
-    }
-
-    /// Sends a message. Closes the connection of a peer that does not read in time; the server's
-    /// thread notices.
-    fn send(&self, order: &DaemonMessage, descriptors: &[BorrowedFd<'_>]) {
-        let end = Instant::now() + PATIENCE;
-        // No message is too long.
-        let Ok(bytes) = encode(order) else { return };
-        loop {
-            match self.socket.send(&bytes, descriptors) {
-                Ok(()) => return,
-                Err(SocketError::Kernel { source: Errno::AGAIN | Errno::NOBUFS, .. }) => {}
-                Err(_) => return self.disconnect(),
-            }
-            let timeout = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
-            let ready = poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], timeout.as_ref());
-            if ready == Ok(0) {
-                tracing::warn!(pid = self.pid, "a switch does not read its messages; closing its connection");
-                return self.disconnect();
-            }
-        }
-    }
-
-    fn disconnect(&self) {
-        let _ = shutdown(&self.fd, Shutdown::Both);
-    }
-}
-
 /// A connection, with the ports and lanes that its peer reported.
 struct Connection {
     socket: Socket,
     fd: OwnedFd,
     pid: i32,
     uid: u32,
+    gid: u32,
     since: Instant,
     /// Set once the peer sent `Hello`.
     peer: Option<Arc<Peer>>,
@@ -236,8 +93,8 @@ struct Connection {
 }
 
 /// The server's thread. Ends when dropped, and closes all connections.
-#[derive(Debug)]
 pub struct Server {
+    audience: Arc<Audience>,
     ending: Arc<AtomicBool>,
     bell: Doorbell,
     path: PathBuf,
@@ -256,24 +113,50 @@ impl Server {
         host: Arc<dyn SwitchEvents>,
     ) -> Result<Self, ServerError> {
         setup.mediator()?;
-        let setup = setup.to_memory()?;
+        let mode = allowed.mode();
+        let audience = Arc::new(Audience::new(setup.to_memory()?, allowed));
         let failed = |source: std::io::Error| ServerError::Listen { path: path.to_owned(), source };
-        let listener =
-            listener(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, allowed.mode()).map_err(failed)?;
+        let listener = listener(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, mode).map_err(failed)?;
         let (bell, rung) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let ending = Arc::new(AtomicBool::new(false));
         let work = ServerThread {
             listener,
             rung,
             ending: Arc::clone(&ending),
-            allowed,
-            setup,
+            audience: Arc::clone(&audience),
             host,
             connections: Vec::new(),
         };
         let thread =
             std::thread::Builder::new().name("attach".into()).spawn(|| work.run()).map_err(failed)?;
-        Ok(Self { ending, bell, path: path.to_owned(), thread: Some(thread) })
+        Ok(Self { audience, ending, bell, path: path.to_owned(), thread: Some(thread) })
+    }
+
+    /// Sends all switches another setup; those that connect later get it first. Messages that are sent after
+    /// this returns may refer to it.
+    ///
+    /// # Errors
+    /// The setup is invalid; nothing has changed.
+    pub fn change_setup(&self, setup: &Setup) -> Result<(), SetupError> {
+        setup.mediator()?;
+        self.audience.change_setup(setup.to_memory()?);
+        Ok(())
+    }
+
+    /// Changes which users and groups may connect. Closes the connections of others.
+    ///
+    /// # Errors
+    /// The mode of the socket cannot be changed; nothing has changed.
+    pub fn change_allowed(&self, allowed: Allowed) -> std::io::Result<()> {
+        rustix::fs::chmod(&self.path, allowed.mode())?;
+        self.audience.change_allowed(allowed);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -292,8 +175,7 @@ struct ServerThread {
     listener: OwnedFd,
     rung: Doorbell,
     ending: Arc<AtomicBool>,
-    allowed: Allowed,
-    setup: (OwnedFd, u32),
+    audience: Arc<Audience>,
     host: Arc<dyn SwitchEvents>,
     connections: Vec<Connection>,
 }
@@ -307,7 +189,7 @@ impl ServerThread {
                 let readable = ready.get(at).copied().unwrap_or(false);
                 let connection = &mut self.connections[at];
                 let result = if readable {
-                    connection.receive(&self.setup, self.host.as_ref())
+                    connection.receive(&self.audience, self.host.as_ref())
                 } else {
                     connection.check_greeting()
                 };
@@ -349,9 +231,8 @@ impl ServerThread {
     }
 
     fn admit(&mut self, connection: Connection) {
-        let (pid, uid) = (connection.pid, connection.uid);
-        let gid = rustix::net::sockopt::socket_peercred(&connection.fd).map_or(u32::MAX, |c| c.gid.as_raw());
-        let why = if !self.allowed.admits(uid, gid) {
+        let &Connection { pid, uid, gid, .. } = &connection;
+        let why = if !self.audience.admits(uid, gid) {
             format!("user {uid} and group {gid} are not in daemon.switch_uids or daemon.switch_gids; add one")
         } else if self.connections.len() >= MAX_PEERS {
             format!("{MAX_PEERS} switches are connected already")
@@ -376,6 +257,7 @@ impl Connection {
             fd,
             pid: credentials.pid.as_raw_pid(),
             uid: credentials.uid.as_raw(),
+            gid: credentials.gid.as_raw(),
             since: Instant::now(),
             peer: None,
             ports: HashSet::new(),
@@ -393,7 +275,7 @@ impl Connection {
     }
 
     /// Receives the available messages, up to a bound.
-    fn receive(&mut self, setup: &(OwnedFd, u32), host: &dyn SwitchEvents) -> Result<(), String> {
+    fn receive(&mut self, audience: &Audience, host: &dyn SwitchEvents) -> Result<(), String> {
         for _ in 0..TURN {
             if poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&Timespec::default())) != Ok(1) {
                 break;
@@ -404,7 +286,7 @@ impl Connection {
             };
             let report =
                 decode_report(&message.bytes, message.descriptors.len()).map_err(|e| e.to_string())?;
-            self.take(report, message.descriptors, setup, host)?;
+            self.take(report, message.descriptors, audience, host)?;
         }
         Ok(())
     }
@@ -413,10 +295,10 @@ impl Connection {
         &mut self,
         report: LibraryMessage,
         descriptors: Vec<OwnedFd>,
-        setup: &(OwnedFd, u32),
+        audience: &Audience,
         host: &dyn SwitchEvents,
     ) -> Result<(), String> {
-        let Some(peer) = self.peer.clone() else { return self.greet(report, setup, host) };
+        let Some(peer) = self.peer.clone() else { return self.greet(report, audience, host) };
         if !self.follows(&report) {
             return Err(format!("it sent a message out of order: {}", printable(&format!("{report:?}"))));
         }
@@ -430,10 +312,10 @@ impl Connection {
     fn greet(
         &mut self,
         report: LibraryMessage,
-        setup: &(OwnedFd, u32),
+        audience: &Audience,
         host: &dyn SwitchEvents,
     ) -> Result<(), String> {
-        let LibraryMessage::Hello { version, session, kind, application } = report else {
+        let LibraryMessage::Hello { version, session, kind, application, release } = report else {
             return Err("its first message is not Hello".to_owned());
         };
         let duplicate = || rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).map_err(|e| e.to_string());
@@ -443,6 +325,8 @@ impl Connection {
             application: printable(&application),
             pid: self.pid,
             uid: self.uid,
+            gid: self.gid,
+            release: printable(&release),
             socket: Socket::new(duplicate()?),
             fd: duplicate()?,
         });
@@ -452,7 +336,7 @@ impl Connection {
             ));
             return Err(format!("it speaks version {version}"));
         }
-        peer.send(&DaemonMessage::Setup { version: VERSION, len: setup.1 }, &[setup.0.as_fd()]);
+        audience.admit(&peer);
         self.peer = Some(Arc::clone(&peer));
         host.event(&peer, SwitchEvent::Connected);
         Ok(())

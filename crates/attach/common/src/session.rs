@@ -7,7 +7,7 @@ use crate::process;
 use crate::registry::{Packets, Registry};
 use crate::setup::{Setup, SetupError};
 use crate::shared::Shared;
-use crate::sides::{Rule, receive_spec};
+use crate::sides::receive_spec;
 use p4shield_channel::Doorbell;
 use p4shield_config::{Config, ConfigError, Role, Tunnel};
 use p4shield_mediator::{self as mediator, Packet, PortSpec};
@@ -85,7 +85,7 @@ impl Session {
         }
         process::watch_forks();
         let system = |what| move |source| SessionError::System { what, source };
-        let registry = Registry::new(Setup::from(&config), Rule::of(&config))?;
+        let registry = Registry::new(Setup::from(&config), config.attachment)?;
         let (bell, rung) = Doorbell::pair().map_err(|e| system("make a doorbell")(e.into()))?;
         let shared = Arc::new(Shared {
             config,
@@ -102,15 +102,35 @@ impl Session {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Returns the configuration.
+    /// Returns the configuration at the start of the session. The daemon may have sent other tenants and
+    /// ports since.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
+    /// Returns the present tenants. Those without a name are vacant numbers.
+    #[must_use]
+    pub fn tenants(&self) -> Arc<mediator::Config> {
+        self.shared.registry().tenants()
+    }
+
+    /// Returns the tenant whose P4 VM may read the packet memory of a port with this name; `None`: copies
+    /// only.
+    #[must_use]
+    pub fn packet_memory_of(&self, port: &str) -> Option<String> {
+        self.shared.registry().setup().packet_memory_of(port).map(str::to_owned)
+    }
+
+    /// Returns whether a P4 VM may read the packet memory of any port.
+    #[must_use]
+    pub fn shares_packet_memory(&self) -> bool {
+        self.shared.registry().setup().shares_packet_memory()
+    }
+
     /// Adds a port. Called before its lanes are made.
     pub fn port_up(&self, port: PortInfo) -> PortId {
-        self.shared.change(|r| r.port_up(&self.shared.config, port)).unwrap_or(PortId(0))
+        self.shared.change(|r| r.port_up(port)).unwrap_or(PortId(0))
     }
 
     /// Removes a port. Called after its lanes ended.

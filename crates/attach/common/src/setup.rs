@@ -3,11 +3,10 @@
 //! With many tenants it is too long for a message, so it travels in shared memory, which the library
 //! reads once.
 
+use crate::message::PortInfo;
 use p4shield_abi::Direction;
-use p4shield_config::{self as config, Config, Placement};
-use p4shield_mediator::{
-    self as mediator, FailPolicy, Mediator, Packet, RewriteRefused, TenantConfig, VmConfig,
-};
+use p4shield_config::{self as config, Config, Placement, Port, Role, Sides, ZeroCopy};
+use p4shield_mediator::{self as mediator, FailPolicy, TenantConfig, VmConfig};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -19,11 +18,15 @@ const MAX_BYTES: usize = 16 << 20;
 /// The most packets that one lane may have to hold.
 const MAX_HELD: usize = 1 << 22;
 
-/// The tenants, as lanes know them.
+/// The tenants and configured ports, as lanes know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// Whether programs run inside the switch's process.
     pub inline: bool,
+    /// Whether ports that are not in the list may belong to VMs by their `external_ids:iface-id`.
+    by_iface_id: bool,
+    /// The ports that are configured by name.
+    pub(crate) ports: Vec<Port>,
     tenants: Vec<Tenant>,
 }
 
@@ -75,6 +78,8 @@ impl From<&Config> for Setup {
         };
         Self {
             inline: config.placement == Placement::Inline,
+            by_iface_id: config.tenants.iter().flat_map(|t| &t.vms).any(|vm| vm.iface_id.is_some()),
+            ports: config.ports.clone(),
             tenants: mediator_config(config).tenants.into_iter().map(tenant).collect(),
         }
     }
@@ -119,6 +124,39 @@ fn nanoseconds(d: Duration) -> u64 {
 }
 
 impl Setup {
+    fn port<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&Port> {
+        names.find_map(|name| self.ports.iter().find(|p| p.name == name))
+    }
+
+    /// Returns the configured role of a port.
+    pub(crate) fn role(&self, port: &PortInfo) -> Role {
+        self.port(port.names()).map(|p| p.role).unwrap_or_default()
+    }
+
+    /// Returns whether ingress packets of a port may have to be judged at its transmit side.
+    pub(crate) fn may_judge_at_transmit(&self, port: &PortInfo) -> bool {
+        match self.port(port.names()) {
+            Some(port) => matches!(port.role, Role::Vm(_)) && port.sides == Sides::Both,
+            None => self.by_iface_id,
+        }
+    }
+
+    /// Returns the tenant whose P4 VM may read the packet memory of a port with this name.
+    pub(crate) fn packet_memory_of(&self, name: &str) -> Option<&str> {
+        self.packet_memory_reader(self.port(std::iter::once(name))?)
+    }
+
+    /// Returns whether a P4 VM may read the packet memory of any port.
+    pub(crate) fn shares_packet_memory(&self) -> bool {
+        self.ports.iter().any(|port| self.packet_memory_reader(port).is_some())
+    }
+
+    fn packet_memory_reader(&self, port: &Port) -> Option<&str> {
+        let Role::Vm(vm) = port.role else { return None };
+        let may = port.zero_copy == ZeroCopy::Auto && !self.inline;
+        self.tenants.get(usize::from(vm.tenant)).filter(|_| may).map(|t| t.name.as_str())
+    }
+
     /// Returns the mediators' configuration.
     ///
     /// # Errors
@@ -137,9 +175,8 @@ impl Setup {
             return Err(SetupError::TooMuch);
         }
         let config = mediator::Config { tenants: self.tenants.iter().map(tenant).collect() };
-        // A mediator's refusal depends on the configuration alone, so lanes' mediators are not
-        // refused later.
-        Mediator::<Nothing>::new(&config)?;
+        // Lanes' mediators are not refused later.
+        config.validate()?;
         Ok(config)
     }
 
@@ -193,19 +230,57 @@ impl Setup {
     }
 }
 
-/// A packet type without values.
-enum Nothing {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
 
-impl Packet for Nothing {
-    fn bytes(&self) -> &[u8] {
-        match *self {}
+    const PORTS: &str = r#"
+attachment = "xsk"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+iface_id = "8d6b"
+[[port]]
+name = "tap0"
+tenant = "alice"
+vm = "web"
+zero_copy = "auto"
+[[port]]
+name = "eth0"
+role = "uplink"
+"#;
+
+    fn setup(text: &str) -> Setup {
+        Setup::from(&Config::parse(Path::new("p4shield.toml"), text).unwrap())
     }
 
-    fn len(&self) -> usize {
-        match *self {}
+    #[test]
+    fn ports_of_vms_may_judge_at_their_transmit_side() {
+        let may = |text: &str| {
+            let port = |name: &str| PortInfo { name: name.to_owned(), ..PortInfo::default() };
+            ["tap0", "eth0", "tap7"].map(|name| setup(text).may_judge_at_transmit(&port(name)))
+        };
+        assert_eq!(may(PORTS), [true, false, true], "tap7 may have the VM's iface-id");
+        assert_eq!(may(&PORTS.replace("iface_id = \"8d6b\"\n", "")), [true, false, false]);
+        assert_eq!(may(&PORTS.replace("zero_copy", "sides = \"receive\"\nzero_copy")), [false, false, true]);
     }
 
-    fn replace_head(&mut self, _: usize, _: &[u8], _: usize) -> Result<(), RewriteRefused> {
-        match *self {}
+    #[test]
+    fn packet_memory_is_shared_as_the_port_says() {
+        let reader = |text: &str, name: &str| setup(text).packet_memory_of(name).map(str::to_owned);
+        assert_eq!(reader(PORTS, "tap0").as_deref(), Some("alice"));
+        assert_eq!(reader(PORTS, "eth0"), None);
+        assert_eq!(reader(&PORTS.replace("auto", "off"), "tap0"), None);
+        assert_eq!(reader(&format!("placement = \"inline\"{PORTS}"), "tap0"), None, "no P4 VM reads packets");
+    }
+
+    #[test]
+    fn a_setup_reads_back() {
+        let setup = setup(PORTS);
+        let (memory, len) = setup.to_memory().unwrap();
+        assert_eq!(Setup::from_memory(&memory, len).unwrap(), setup);
     }
 }

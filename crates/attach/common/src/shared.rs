@@ -62,10 +62,14 @@ impl Shared {
 
     /// Sets all endpoints of tunnels that the switch terminates.
     pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
+        self.tunnels().end_points = end_points.into();
+        self.report_tunnels();
+    }
+
+    /// Reports endpoints and tenants to the watch.
+    pub(crate) fn report_tunnels(&self) {
         let tenants = self.registry().tenants();
-        let mut tunnels = self.tunnels();
-        tunnels.end_points = end_points.into();
-        tunnels.report(&tenants);
+        self.tunnels().report(&tenants);
     }
 }
 

@@ -16,31 +16,27 @@
 //! the old lane ends, as far as a mailbox keeps the order: a packet in between may be judged twice.
 
 use crate::message::QueueSide;
-use p4shield_config::{Attachment, Config, Role, Sides};
+use crate::setup::Setup;
+use p4shield_config::{Attachment, Role, Sides};
 use p4shield_mediator::{self as mediator, AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 use std::collections::BTreeSet;
 
 /// The configured exceptions.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
-    /// Names of tenant and VM (their numbers are the daemon's) of VMs whose ingress is judged where
-    /// packets arrive.
-    receive_only: BTreeSet<(String, String)>,
+    /// VMs whose ingress is judged where packets arrive.
+    receive_only: BTreeSet<VmRef>,
     /// Whether receive lanes of ports that are no VM's may pass everything.
     others_may_rest: bool,
 }
 
 impl Rule {
-    pub(crate) fn of(config: &Config) -> Self {
-        let name = |vm: VmRef| {
-            let tenant = config.tenants.get(usize::from(vm.tenant))?;
-            Some((tenant.name.clone(), tenant.vms.get(usize::from(vm.vm))?.name.clone()))
-        };
-        let vm = |role| if let Role::Vm(vm) = role { name(vm) } else { None };
-        let ports = config.ports.iter().filter(|p| p.sides == Sides::Receive);
+    pub(crate) fn of(setup: &Setup, attachment: Attachment) -> Self {
+        let vm = |role| if let Role::Vm(vm) = role { Some(vm) } else { None };
+        let ports = setup.ports.iter().filter(|p| p.sides == Sides::Receive);
         Self {
             receive_only: ports.filter_map(|p| vm(p.role)).collect(),
-            others_may_rest: config.attachment == Attachment::Dpdk,
+            others_may_rest: attachment == Attachment::Dpdk,
         }
     }
 
@@ -52,9 +48,8 @@ impl Rule {
     /// Returns the VM whose ingress may be judged at the transmit side of a port with this role.
     pub(crate) fn handed_over(&self, tenants: &mediator::Config, role: Role) -> Option<VmRef> {
         let Role::Vm(vm) = role else { return None };
-        let tenant = tenants.tenants.get(usize::from(vm.tenant))?;
-        let name = (tenant.name.clone(), tenant.vms.get(usize::from(vm.vm))?.name.clone());
-        (!self.receive_only.contains(&name)).then_some(vm)
+        tenants.tenants.get(usize::from(vm.tenant))?.vms.get(usize::from(vm.vm))?;
+        (!self.receive_only.contains(&vm)).then_some(vm)
     }
 
     /// Returns the description of a port with this role and number for a lane; `at_transmit` are the VMs

@@ -5,7 +5,6 @@
 #![allow(unsafe_code, reason = "fork")]
 #![allow(clippy::print_stdout, reason = "this is its own harness")]
 
-#[allow(dead_code, reason = "shared with another test")]
 mod cloud;
 
 use cloud::{Cloud, Switch, dropped, passed};

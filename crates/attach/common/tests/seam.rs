@@ -183,10 +183,10 @@ fn a_closing_lane_releases_every_held_packet() {
 }
 
 /// A connection that says what it likes.
-fn stranger(path: &Path) -> Socket {
+fn stranger(path: &Path) -> Option<Socket> {
     let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    connect(&fd, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    Socket::new(fd)
+    connect(&fd, &SocketAddrUnix::new(path).unwrap()).ok()?;
+    Some(Socket::new(fd))
 }
 
 fn hello() -> Vec<u8> {
@@ -195,6 +195,7 @@ fn hello() -> Vec<u8> {
         session: 1,
         kind: Kind::Dpdk,
         application: "hostile".into(),
+        release: String::new(),
     })
     .unwrap()
 }
@@ -226,6 +227,7 @@ fn hostile_switches_lose_their_connection_only() {
         session: 1,
         kind: Kind::Dpdk,
         application: String::new(),
+        release: String::new(),
     })
     .unwrap();
     let talks: [&[Vec<u8>]; 8] = [
@@ -239,7 +241,7 @@ fn hostile_switches_lose_their_connection_only() {
         &[old],
     ];
     for talk in talks {
-        let mut socket = stranger(cloud.socket());
+        let mut socket = stranger(cloud.socket()).unwrap();
         for message in talk {
             // The daemon may have hung up already.
             let _ = socket.send(message, &[]);
@@ -250,7 +252,7 @@ fn hostile_switches_lose_their_connection_only() {
     // One that sends without end, one that never reads, and one that says nothing.
     let flood =
         encode(&LibraryMessage::Notice { port: None, notice: Notice::Note("x".repeat(1000)) }).unwrap();
-    let (flooding, silent) = (stranger(cloud.socket()), stranger(cloud.socket()));
+    let (flooding, silent) = (stranger(cloud.socket()).unwrap(), stranger(cloud.socket()).unwrap());
     flooding.send(&hello(), &[]).unwrap();
     for _ in 0..2000 {
         let _ = flooding.send(&flood, &[]);
@@ -275,7 +277,7 @@ fn random_messages_close_only_their_connection() {
         seed as usize
     };
     for _ in 0..200 {
-        let socket = stranger(cloud.socket());
+        let socket = stranger(cloud.socket()).unwrap();
         let _ = socket.send(&hello(), &[]);
         for _ in 0..next() % 8 {
             let bytes: Vec<_> =
@@ -309,6 +311,27 @@ fn switches_of_other_users_are_refused() {
 }
 
 #[test]
+fn a_user_that_is_no_longer_allowed_is_disconnected() {
+    if !rustix::process::geteuid().is_root() {
+        p4shield_need::skip("root", "only root can change its user");
+        return;
+    }
+    let cloud = Cloud::new();
+    cloud.open_to_all();
+    let daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    assert!(connect_as(4242, cloud.socket()).is_none());
+    daemon.server.change_allowed(Allowed { uids: vec![4242], gids: vec![] }).unwrap();
+    let mut other = connect_as(4242, cloud.socket()).unwrap();
+    assert!(matches!(told(&mut other), Some(DaemonMessage::Setup { .. })));
+    daemon.server.change_allowed(Allowed::default()).unwrap();
+    assert!(matches!(told(&mut other), Some(DaemonMessage::Refused { .. })) && is_hung_up(&mut other));
+    assert!(connect_as(4242, cloud.socket()).is_none());
+    assert_eq!(switch.send(0, 0), passed(), "root's switches stay");
+}
+
+#[test]
 fn one_users_switches_leave_room_for_anothers() {
     if !rustix::process::geteuid().is_root() {
         p4shield_need::skip("root", "only root can change its user");
@@ -332,7 +355,7 @@ fn connect_as(uid: u32, path: &Path) -> Option<Socket> {
     // Of one thread only, and the socket remembers who connected.
     let became = std::thread::spawn(move || {
         rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None).unwrap();
-        let socket = stranger(&path);
+        let socket = stranger(&path)?;
         socket.send(&hello(), &[]).ok().map(|()| socket)
     });
     became.join().unwrap()

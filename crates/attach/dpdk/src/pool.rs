@@ -30,7 +30,8 @@ pub(crate) unsafe fn record(port: u16, pool: *const c_void) {
 /// Warns if one tenant may hold more than half of a port's pool, given the number of lanes in the process.
 pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
     let size = SIZES.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied();
-    let largest = library.session.config().tenants.iter().max_by_key(|t| t.max_held);
+    let tenants = library.session.tenants();
+    let largest = tenants.tenants.iter().max_by_key(|t| t.max_held);
     let (Some(size), Some(tenant)) = (size, largest) else { return };
     let most = max_held_packets(tenant.max_held, lanes);
     if most > u64::from(size) / 2 {

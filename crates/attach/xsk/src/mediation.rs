@@ -104,8 +104,12 @@ impl Mediation {
     /// Decides whether an AF_XDP socket that cannot be mediated, because of `why`, may be used all the
     /// same: only if every tenant prefers that packets pass. If so, reports it to the daemon.
     pub(crate) fn allows_unmediated(&self, why: &str) -> bool {
-        let mut tenants = self.session.iter().flat_map(|s| &s.config().tenants);
-        let allowed = tenants.all(|t| t.fail == FailPolicy::Pass);
+        let all_pass = |s: &Session| {
+            let tenants = s.tenants();
+            let mut named = tenants.tenants.iter().filter(|t| !t.name.is_empty());
+            named.all(|t| t.fail == FailPolicy::Pass)
+        };
+        let allowed = self.session.as_ref().is_none_or(all_pass);
         if allowed {
             tracing::warn!(
                 "an AF_XDP socket is used without mediation, since every tenant's fail is \"pass\": {why}"
@@ -124,21 +128,17 @@ impl Mediation {
 
     /// Returns whether the configuration lets a P4 VM read the UMEM of any port.
     pub(crate) fn wants_shared_umem(&self) -> bool {
-        let config = self.session.as_ref().map(Session::config);
-        config.is_some_and(|c| {
-            c.ports.iter().any(|p| c.packet_memory_of([p.name.as_str()].into_iter()).is_some())
-        })
+        self.session.as_ref().is_some_and(Session::shares_packet_memory)
     }
 
     /// Returns the tenant that owns all packets of an interface and whose P4 VM may read the UMEM.
     ///
     /// # Errors
     /// Why there is no such tenant.
-    pub(crate) fn umem_reader(&self, interface: u32) -> Result<&str, String> {
+    pub(crate) fn umem_reader(&self, interface: u32) -> Result<String, String> {
         let name = next_libc::interface_name(interface).unwrap_or_default();
-        let config = self.session.as_ref().map(Session::config);
-        let tenant = config.and_then(|c| c.packet_memory_of([name.as_str()].into_iter()));
-        tenant.map(|t| t.name.as_str()).ok_or_else(|| {
+        let tenant = self.session.as_ref().and_then(|s| s.packet_memory_of(&name));
+        tenant.ok_or_else(|| {
             format!(
                 "one of its sockets is bound to {name}, which is not a VM's port with zero_copy = \"auto\""
             )

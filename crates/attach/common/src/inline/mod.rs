@@ -64,10 +64,10 @@ impl InlineTenants {
         self.active.is_empty()
     }
 
-    /// Destroys all programs, because the tenants changed.
-    pub(crate) fn clear(&mut self) {
-        self.active.clear();
-        self.pending.clear();
+    /// Destroys the programs of tenants that are gone.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(u16) -> bool) {
+        self.active.retain(|tenant, _| is_kept(*tenant));
+        self.pending.retain(|tenant, _| is_kept(*tenant));
     }
 
     /// Reads new in-VM information and publishes logs of tenants without packets.

@@ -14,6 +14,7 @@ fn reports() -> Vec<LibraryMessage> {
             session: u64::MAX,
             kind: Kind::Xsk,
             application: "ovs-vswitchd".into(),
+            release: "1.0.0".into(),
         },
         LibraryMessage::PortUp { port, info },
         LibraryMessage::PortDown { port },
@@ -113,7 +114,20 @@ fn what_is_longer_than_it_may_be_is_refused() {
     let info = |name: &str, aliases| PortInfo { name: name.into(), aliases, number: 0 };
     let port = PortId(1);
     for report in [
-        LibraryMessage::Hello { version: 1, session: 1, kind: Kind::Dpdk, application: long.clone() },
+        LibraryMessage::Hello {
+            version: 1,
+            session: 1,
+            kind: Kind::Dpdk,
+            application: long.clone(),
+            release: String::new(),
+        },
+        LibraryMessage::Hello {
+            version: 1,
+            session: 1,
+            kind: Kind::Dpdk,
+            application: String::new(),
+            release: long.clone(),
+        },
         LibraryMessage::PortUp { port, info: info(&long, Vec::new()) },
         LibraryMessage::PortUp { port, info: info("a", vec![long.clone()]) },
         LibraryMessage::PortUp { port, info: info("a", vec![String::new(); MAX_ALIASES + 1]) },

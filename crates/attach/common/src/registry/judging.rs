@@ -3,7 +3,7 @@
 use super::{Port, Registry};
 use crate::message::{PortId, QueueSide};
 use p4shield_config::Role;
-use p4shield_mediator::VmRef;
+use p4shield_mediator::{TenantConfig, VmRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Registry {
@@ -60,8 +60,11 @@ impl Registry {
     /// Notifies the receive lanes of ports that are no VM's if they may rest now, or no longer may.
     pub(super) fn rest(&mut self) {
         let tenants = (0..).zip(&self.mediator.tenants);
-        let mut vms =
-            tenants.flat_map(|(tenant, t)| (0..).zip(&t.vms).map(move |(vm, _)| VmRef { tenant, vm }));
+        let named = |(tenant, t): (u16, &TenantConfig)| {
+            let vms = (0..).zip(&t.vms).filter(|(_, vm)| !vm.name.is_empty());
+            vms.map(|(vm, _)| VmRef { tenant, vm }).collect::<Vec<_>>()
+        };
+        let mut vms = tenants.flat_map(named);
         let is_at_own_port = |vm| self.elsewhere.contains(&vm) && self.bound.contains(&vm);
         let resting = self.rule.others_may_rest() && vms.all(is_at_own_port);
         if resting != self.resting {

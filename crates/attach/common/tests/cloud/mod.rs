@@ -1,4 +1,5 @@
 //! The test daemon and the test switch.
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::LibraryMessage;
@@ -85,13 +86,13 @@ impl Cloud {
         let p4vms = (0..2).map(|_| Mutex::new(P4Vm::default())).collect();
         let host = Arc::new(Keepers { p4vms, ..Keepers::default() });
         let server = Server::start(&self.socket, allowed, &setup, host.clone()).unwrap();
-        Daemon { host, _server: server }
+        Daemon { host, server }
     }
 }
 
 /// A daemon; dropping it hangs up first, then its P4 VMs end.
 pub(crate) struct Daemon {
-    _server: Server,
+    pub(crate) server: Server,
     host: Arc<Keepers>,
 }
 
@@ -189,6 +190,10 @@ impl P4Vm {
 
     pub(crate) fn stops(&self) {
         self.state.mood.store(STOPS, Ordering::Release);
+    }
+
+    pub(crate) fn passes(&self) {
+        self.state.mood.store(0, Ordering::Release);
     }
 
     pub(crate) fn scribbles(&self) {

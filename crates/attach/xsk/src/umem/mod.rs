@@ -108,12 +108,12 @@ impl RegisteredUmem {
     ///
     /// # Errors
     /// Another tenant's P4 VM reads the UMEM.
-    pub(crate) fn decide_access(&self, reader: Result<&str, String>) -> Result<(), AccessConflict> {
+    pub(crate) fn decide_access(&self, reader: Result<String, String>) -> Result<(), AccessConflict> {
         let mut access = lock(&self.access);
         let next = match (&*access, reader) {
-            (UmemAccess::Undecided, Ok(tenant)) => UmemAccess::Tenant(tenant.to_owned()),
+            (UmemAccess::Undecided, Ok(tenant)) => UmemAccess::Tenant(tenant),
             (UmemAccess::Undecided, Err(why)) => UmemAccess::Denied(why),
-            (UmemAccess::Tenant(has), Ok(tenant)) if has == tenant => return Ok(()),
+            (UmemAccess::Tenant(has), Ok(tenant)) if *has == tenant => return Ok(()),
             (UmemAccess::Tenant(_), _) => return Err(AccessConflict),
             (UmemAccess::Denied(_), _) => return Ok(()),
         };

@@ -51,11 +51,11 @@ fn the_first_bind_decides_which_p4_vm_reads_a_umem() {
     let buffer = Buffer::private(1 << 16);
     let umem = register(buffer.addresses()).unwrap();
     assert!(why(&umem).contains("no socket is bound"), "no P4 VM reads it before a bind");
-    umem.decide_access(Ok("alice")).unwrap();
-    umem.decide_access(Ok("alice")).unwrap();
+    umem.decide_access(Ok("alice".into())).unwrap();
+    umem.decide_access(Ok("alice".into())).unwrap();
     assert_eq!(umem.packets().unwrap().tenant, "alice");
     assert_eq!(umem.packets().unwrap().addresses, buffer.addresses());
-    assert_eq!(umem.decide_access(Ok("bob")), Err(AccessConflict), "alice's P4 VM reads it");
+    assert_eq!(umem.decide_access(Ok("bob".into())), Err(AccessConflict), "alice's P4 VM reads it");
     assert_eq!(umem.decide_access(Err("an uplink".into())), Err(AccessConflict));
     assert_eq!(umem.packets().unwrap().tenant, "alice");
 }
@@ -65,7 +65,7 @@ fn a_umem_of_another_port_never_becomes_readable() {
     let buffer = Buffer::private(1 << 16);
     let umem = register(buffer.addresses()).unwrap();
     umem.decide_access(Err("an uplink".into())).unwrap();
-    umem.decide_access(Ok("alice")).unwrap();
+    umem.decide_access(Ok("alice".into())).unwrap();
     assert_eq!(why(&umem), "an uplink", "the first socket's reason stays");
 }
 
@@ -76,7 +76,7 @@ fn a_umem_registered_twice_is_not_shared() {
     let first = register(all.clone()).unwrap();
     let second = register(upper).unwrap();
     for umem in [&first, &second] {
-        umem.decide_access(Ok("alice")).unwrap();
+        umem.decide_access(Ok("alice".into())).unwrap();
         assert!(why(umem).contains("more than once"));
     }
     // The kernel uses the first one's pages for the second one, too: they must stay.
@@ -87,11 +87,11 @@ fn a_umem_registered_twice_is_not_shared() {
     assert!(shared.upgrade().is_none());
 
     let first = register(all.clone()).unwrap();
-    first.decide_access(Ok("alice")).unwrap();
+    first.decide_access(Ok("alice".into())).unwrap();
     assert_eq!(register(all.clone()).unwrap_err(), AccessConflict, "its packets may be another tenant's");
     assert_eq!(first.packets().unwrap().tenant, "alice");
     drop(first);
-    register(all).unwrap().decide_access(Ok("bob")).unwrap();
+    register(all).unwrap().decide_access(Ok("bob".into())).unwrap();
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn without_shared_memory_the_reason_is_reported() {
         Err(NotShareable::System { what: "make shared memory", source }),
         Vec::new(),
     );
-    umem.decide_access(Ok("alice")).unwrap();
-    umem.decide_access(Ok("bob")).unwrap();
+    umem.decide_access(Ok("alice".into())).unwrap();
+    umem.decide_access(Ok("bob".into())).unwrap();
     assert!(why(&umem).starts_with("cannot make shared memory: No space left"), "{}", why(&umem));
 }

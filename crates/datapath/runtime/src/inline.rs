@@ -63,7 +63,10 @@ impl ProgramRunner for Shared {
             WorkerCommand::Status => {
                 WorkerAnswer::Status(Box::new(Status { channels: Vec::new(), vms: core.tenant.statuses() }))
             }
-            order => order.apply_to(&mut core.tenant),
+            order => {
+                let header_bytes = core.header_bytes;
+                order.apply_to(&mut core.tenant, header_bytes)
+            }
         })
     }
 }

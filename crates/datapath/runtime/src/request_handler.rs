@@ -40,6 +40,8 @@ pub(crate) struct RequestHandler<V, W> {
     pub(crate) verifier: V,
     pub(crate) worker: W,
     settings: TenantSettings,
+    /// Programs that replace others at [`Request::Commit`].
+    staged: Vec<(ProgramSlot, Box<program::LoadedProgram>)>,
 }
 
 /// What the host's first message says of the tenant.
@@ -57,7 +59,7 @@ pub(crate) type Failure = String;
 
 impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn new(verifier: V, worker: W) -> Self {
-        Self { verifier, worker, settings: TenantSettings::default() }
+        Self { verifier, worker, settings: TenantSettings::default(), staged: Vec::new() }
     }
 
     /// Stores what the host says of the tenant.
@@ -88,6 +90,17 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::Hello(_) => Err("Hello was received already".to_owned()),
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
             Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
+            Request::StageProgram { slot, name, objects } => self.stage(slot, &name, &objects, descriptors),
+            Request::Commit => self.commit(),
+            Request::Discard => {
+                self.staged.clear();
+                Ok(Reply::Done)
+            }
+            Request::RemoveVm { vm } => self.send(WorkerCommand::RemoveVm(vm)),
+            Request::RaiseEpoch { min_epoch } => {
+                self.settings.min_epoch = self.settings.min_epoch.max(min_epoch);
+                Ok(Reply::Done)
+            }
             Request::ExpectProgram { slot, fallback } => {
                 self.send(WorkerCommand::ExpectProgram(slot, p4shield_control::verdict(fallback)))
             }
@@ -116,9 +129,12 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     /// Sends the worker a command. What the worker returns is freed here and not in the worker.
     fn send(&self, command: WorkerCommand) -> Result<Reply, Failure> {
         match self.worker.send(command) {
-            Some(WorkerAnswer::Done | WorkerAnswer::Retired(_) | WorkerAnswer::Detached(..)) => {
-                Ok(Reply::Done)
-            }
+            Some(
+                WorkerAnswer::Done
+                | WorkerAnswer::Retired(_)
+                | WorkerAnswer::Removed(_)
+                | WorkerAnswer::Detached(..),
+            ) => Ok(Reply::Done),
             Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
             Some(WorkerAnswer::Status(status)) => Ok(Reply::Status(status)),
             Some(WorkerAnswer::Failed(why)) => Err(why),
@@ -164,6 +180,49 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         lengths: &[u32],
         descriptors: Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
+        match self.build(name, lengths, descriptors)? {
+            Ok(program) => {
+                let reply = loaded(&program);
+                self.send(WorkerCommand::SetProgram(slot, Some(program)))?;
+                Ok(reply)
+            }
+            Err(refusal) => Ok(Reply::Refused(refusal)),
+        }
+    }
+
+    fn stage(
+        &mut self,
+        slot: ProgramSlot,
+        name: &str,
+        lengths: &[u32],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Reply, Failure> {
+        match self.build(name, lengths, descriptors)? {
+            Ok(program) => {
+                let reply = loaded(&program);
+                self.staged.retain(|(staged, _)| *staged != slot);
+                self.staged.push((slot, program));
+                Ok(reply)
+            }
+            Err(refusal) => Ok(Reply::Refused(refusal)),
+        }
+    }
+
+    /// Replaces programs by the staged ones. The first that has no place is an error; those before it run.
+    fn commit(&mut self) -> Result<Reply, Failure> {
+        for (slot, program) in std::mem::take(&mut self.staged) {
+            self.send(WorkerCommand::SetProgram(slot, Some(program)))?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Links, verifies and compiles a program. The inner error says why it is refused.
+    fn build(
+        &mut self,
+        name: &str,
+        lengths: &[u32],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Result<Box<program::LoadedProgram>, String>, Failure> {
         check_name("program", name)?;
         let bytes = read_objects(&descriptors, lengths)?;
         let mut rest = bytes.as_slice();
@@ -173,13 +232,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             objects.push(object);
             rest = tail;
         }
-        let loaded = match program::build(&objects, &mut self.verifier, self.settings.budget) {
-            Ok(loaded) => loaded,
-            Err(e) => return Ok(Reply::Refused(e)),
-        };
-        let (digest, instructions) = (loaded.digest(), loaded.instructions());
-        self.send(WorkerCommand::SetProgram(slot, Some(Box::new(loaded))))?;
-        Ok(Reply::Loaded { digest, instructions })
+        Ok(program::build(&objects, &mut self.verifier, self.settings.budget).map(Box::new))
     }
 
     fn attach(
@@ -205,6 +258,11 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let served = Box::new(ServedChannel::new(channel, responder, &geometry));
         self.send(WorkerCommand::Attach(served, Doorbell::from_fd(doorbell)))
     }
+}
+
+/// Returns the reply for a program that was accepted.
+fn loaded(program: &program::LoadedProgram) -> Reply {
+    Reply::Loaded { digest: program.digest(), instructions: program.instructions() }
 }
 
 /// Maps the switch's packet memory.

@@ -79,6 +79,9 @@ mod tests {
             }),
             Request::SetVm { vm: 3, name: "web".into(), info: true, log: false },
             Request::LoadProgram { slot, name: "guard".into(), objects: vec![100, 200] },
+            Request::StageProgram { slot, name: "guard".into(), objects: vec![300] },
+            Request::RemoveVm { vm: 3 },
+            Request::RaiseEpoch { min_epoch: 1 << 61 },
             Request::AttachChannel {
                 channel: 1,
                 geometry: Geometry::default().into(),

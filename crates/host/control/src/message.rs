@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
@@ -106,6 +106,30 @@ pub enum Request {
         /// Bytes of each object.
         objects: Vec<u32>,
     },
+    /// Does the same, but leaves the old program running until [`Request::Commit`]. Descriptor: as for
+    /// `LoadProgram`.
+    StageProgram {
+        /// Where it is to run. The user VM may become known later.
+        slot: ProgramSlot,
+        /// What to call it.
+        name: String,
+        /// Bytes of each object.
+        objects: Vec<u32>,
+    },
+    /// Replaces programs by those that were staged for their places.
+    Commit,
+    /// Forgets the programs that were staged.
+    Discard,
+    /// Forgets a user VM, with its programs and pages. Its log gets a last record.
+    RemoveVm {
+        /// Index within the tenant.
+        vm: u16,
+    },
+    /// Logs that begin from now on take at least this epoch, as [`Hello::min_epoch`].
+    RaiseEpoch {
+        /// The epoch.
+        min_epoch: u64,
+    },
     /// A program is configured: until it runs, packets get this verdict instead of `no_program`'s.
     ExpectProgram {
         /// Where it is to run.
@@ -168,9 +192,13 @@ impl Request {
         match self {
             Self::Hello(h) => h.key as usize,
             Self::SetVm { info, log, .. } => *info as usize + *log as usize,
-            Self::LoadProgram { .. } => 1,
+            Self::LoadProgram { .. } | Self::StageProgram { .. } => 1,
             Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
-            Self::ExpectProgram { .. }
+            Self::Commit
+            | Self::Discard
+            | Self::RemoveVm { .. }
+            | Self::RaiseEpoch { .. }
+            | Self::ExpectProgram { .. }
             | Self::UnloadProgram { .. }
             | Self::DetachChannel { .. }
             | Self::MapRead { .. }

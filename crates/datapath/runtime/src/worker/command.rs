@@ -21,6 +21,8 @@ pub(crate) type ProgramTask = Box<dyn FnOnce(&mut LoadedProgram) -> Result<Entri
 pub enum WorkerCommand {
     /// Adds a VM.
     SetVm(Box<Vm>),
+    /// Removes a VM.
+    RemoveVm(u16),
     /// Sets the verdict for a configured program that does not run.
     ExpectProgram(ProgramSlot, Verdict),
     /// Replaces a program; `None` removes it.
@@ -43,6 +45,8 @@ pub enum WorkerAnswer {
     Done,
     /// Success; the previous program is returned.
     Retired(Option<Box<LoadedProgram>>),
+    /// Success; the removed VM is returned.
+    Removed(Box<Vm>),
     /// Success; the removed channel is returned.
     Detached(Box<ServedChannel>, Doorbell),
     /// The result of [`WorkerCommand::WithProgram`].
@@ -55,9 +59,11 @@ pub enum WorkerAnswer {
 
 impl WorkerCommand {
     /// Executes a command that concerns VMs and programs only; refuses others.
-    pub(crate) fn apply_to(self, programs: &mut TenantPrograms) -> WorkerAnswer {
+    /// `header_bytes` is the number of header bytes that the auditor sees.
+    pub(crate) fn apply_to(self, programs: &mut TenantPrograms, header_bytes: u32) -> WorkerAnswer {
         let result = match self {
             Self::SetVm(vm) => programs.set_vm(vm).map(|()| WorkerAnswer::Done),
+            Self::RemoveVm(vm) => programs.remove_vm(vm, header_bytes).map(WorkerAnswer::Removed),
             Self::ExpectProgram(slot, fallback) => {
                 programs.expect_program(slot, fallback).map(|()| WorkerAnswer::Done)
             }

@@ -232,7 +232,10 @@ impl Worker {
                 WorkerCommand::Attach(served, doorbell) => self.attach(served, doorbell),
                 WorkerCommand::Detach(channel) => self.detach(channel),
                 WorkerCommand::Status => WorkerAnswer::Status(Box::new(self.status())),
-                other => other.apply_to(&mut self.programs),
+                other => {
+                    let header_bytes = self.header_bytes();
+                    other.apply_to(&mut self.programs, header_bytes)
+                }
             };
             self.mailbox.answer(answer);
         }

@@ -101,9 +101,20 @@ impl TenantPrograms {
                 self.next_poll = 0;
                 Ok(())
             }
-            Some(Some(_)) => Err(format!("VM {index} exists already; restart the P4 VM to change it")),
+            Some(Some(_)) => Err(format!("VM {index} exists already; remove it first")),
             None => Err(format!("invalid VM {index}: a tenant has at most {MAX_VMS} VMs")),
         }
+    }
+
+    /// Removes a VM, whose log gets a last record.
+    ///
+    /// # Errors
+    /// There is no such VM.
+    pub(super) fn remove_vm(&mut self, vm: u16, header_bytes: u32) -> Result<Box<Vm>, String> {
+        let vm = self.vms.get_mut(usize::from(vm)).and_then(Option::take);
+        let mut vm = vm.ok_or_else(|| "there is no such VM".to_owned())?;
+        vm.publish_log(header_bytes, Now::read());
+        Ok(vm)
     }
 
     fn slot(&mut self, slot: ProgramSlot) -> Result<(&mut Vm, Direction), String> {

@@ -13,7 +13,7 @@ use p4shield_seal::{Epoch, Identity, InfoSealer, LogOpener, OpenedRecord, Packet
 use rustix::process::{WaitOptions, WaitStatus, waitpid};
 use std::sync::atomic::Ordering::Relaxed;
 
-type Test = (&'static str, fn());
+pub(crate) type Test = (&'static str, fn());
 
 pub(crate) const TESTS: &[Test] = &[
     ("programs_judge_packets", programs_judge_packets),
@@ -156,7 +156,7 @@ fn replacing_programs_under_traffic_loses_nothing() {
 }
 
 /// Starts a P4 VM with pages, and opens the user VM's ends.
-fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, PageReader) {
+pub(crate) fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, PageReader) {
     let mut rig = Rig::start(hello);
     let pages = Pages::new(name);
     let (info, log) = (Pages::open(&pages.info, INFO_PAGE_SIZE), Pages::open(&pages.log, LOG_PAGE_SIZE));

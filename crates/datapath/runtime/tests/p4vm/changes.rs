@@ -1,0 +1,82 @@
+//! Changes of a running P4 VM: VMs come and go, and programs are replaced together.
+
+use crate::programs;
+use crate::rig::{EGRESS, INGRESS, Rig, memory};
+use crate::tests::{Test, with_pages};
+use p4shield_abi::{Direction, Verdict};
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("staged_programs_run_after_the_commit_only", staged_programs_run_after_the_commit_only),
+    ("a_removed_vms_number_is_free_again", a_removed_vms_number_is_free_again),
+    ("a_vm_that_comes_back_writes_a_later_epoch", a_vm_that_comes_back_writes_a_later_epoch),
+];
+
+fn stage(rig: &mut Rig, slot: ProgramSlot, source: &str) -> Result<Reply, ClientError> {
+    let object = programs::object(source);
+    let objects = vec![object.len() as u32];
+    rig.ask(Request::StageProgram { slot, name: "test".into(), objects }, &[&memory("objects", &object)])
+}
+
+fn set_vm(rig: &mut Rig, vm: u16) {
+    rig.ask(Request::SetVm { vm, name: format!("vm{vm}"), info: false, log: false }, &[]).unwrap();
+}
+
+fn staged_programs_run_after_the_commit_only() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    rig.load(EGRESS, programs::PASS).unwrap();
+    let mut m = rig.attach(1);
+    let mut verdicts = move || (m.judge(Direction::Ingress, 2).0, m.judge(Direction::Egress, 2).0);
+    // Drops even bytes.
+    for slot in [INGRESS, EGRESS] {
+        assert!(matches!(stage(&mut rig, slot, programs::ODD), Ok(Reply::Loaded { .. })));
+    }
+    assert!(matches!(stage(&mut rig, EGRESS, programs::UNSAFE), Err(ClientError::Refused(_))));
+    assert_eq!(verdicts(), (Verdict::Pass, Verdict::Pass));
+    rig.ask(Request::Discard, &[]).unwrap();
+    rig.ask(Request::Commit, &[]).unwrap();
+    assert_eq!(verdicts(), (Verdict::Pass, Verdict::Pass), "nothing was staged any more");
+    for slot in [INGRESS, EGRESS] {
+        stage(&mut rig, slot, programs::ODD).unwrap();
+    }
+    // A program may be staged before its VM is known.
+    stage(&mut rig, ProgramSlot::new(1, Direction::Ingress), programs::PASS).unwrap();
+    set_vm(&mut rig, 1);
+    rig.ask(Request::Commit, &[]).unwrap();
+    assert_eq!(verdicts(), (Verdict::Drop, Verdict::Drop));
+    assert!(rig.status().vms[1].directions[0].program.is_some());
+    stage(&mut rig, ProgramSlot::new(7, Direction::Ingress), programs::PASS).unwrap();
+    assert!(matches!(rig.ask(Request::Commit, &[]), Err(ClientError::Failed(_))), "there is no VM 7");
+}
+
+fn a_removed_vms_number_is_free_again() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    let mut m = rig.attach(1);
+    assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
+    rig.ask(Request::RemoveVm { vm: 0 }, &[]).unwrap();
+    assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Drop, "no VM has this number");
+    assert!(rig.status().vms.is_empty());
+    assert!(matches!(rig.ask(Request::RemoveVm { vm: 0 }, &[]), Err(ClientError::Failed(_))));
+    assert!(matches!(rig.ask(Request::RemoveVm { vm: 9999 }, &[]), Err(ClientError::Failed(_))));
+    set_vm(&mut rig, 0);
+    rig.load(INGRESS, programs::PASS).unwrap();
+    assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
+}
+
+/// Under one epoch the new writer would use the nonces of the old one again.
+fn a_vm_that_comes_back_writes_a_later_epoch() {
+    let (mut rig, pages, _info, log) = with_pages("again", crate::rig::hello());
+    let epoch = || log.newest(&mut vec![0; log.room()]).ok().flatten().map(|p| p.epoch);
+    crate::rig::wait_for("a record", || epoch().is_some());
+    let first = epoch().unwrap();
+    let floor = first + 86_400_000_000_000;
+    rig.ask(Request::RemoveVm { vm: 0 }, &[]).unwrap();
+    rig.ask(Request::RaiseEpoch { min_epoch: floor }, &[]).unwrap();
+    rig.ask(Request::RaiseEpoch { min_epoch: 1 }, &[]).unwrap();
+    let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
+    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: true }, &[&page]).unwrap();
+    crate::rig::wait_for("a record of the next epoch", || epoch().is_some_and(|e| e > first));
+    assert!(epoch().unwrap() >= floor, "a lower floor lowers none");
+}

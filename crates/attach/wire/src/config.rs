@@ -141,12 +141,14 @@ impl LoopConfig {
         }
     }
 
-    /// Enlarges the UMEM, if necessary, for this many wires of one queue each.
+    /// Enlarges the UMEM, if necessary, for this many wires of one queue each, with room for
+    /// [`SPARE`] more of them and as many more tenants: the UMEM cannot grow while the loop runs.
     #[must_use]
     pub fn for_wires(mut self, wires: usize) -> Self {
-        let sockets = u32::try_from(2 * wires).unwrap_or(u32::MAX);
-        let need = u32::try_from(self.frames_needed(sockets)).unwrap_or(u32::MAX);
-        self.memory.frames = self.memory.frames.max(need);
+        let sockets = u32::try_from(2 * (wires + SPARE)).unwrap_or(u32::MAX);
+        let largest = self.mediator.tenants.iter().map(|t| 2 * t.max_held as u64).max().unwrap_or(0);
+        let need = self.frames_needed(sockets).saturating_add(SPARE as u64 * largest);
+        self.memory.frames = self.memory.frames.max(u32::try_from(need).unwrap_or(u32::MAX));
         self
     }
 
@@ -160,5 +162,7 @@ impl LoopConfig {
     }
 }
 
+/// Wires and tenants that may be added to a running loop. A larger change needs another loop.
+pub const SPARE: usize = 4;
 /// Frames taken from one queue before the next queue's turn.
 pub const BURST: u32 = 64;

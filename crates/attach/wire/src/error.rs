@@ -60,6 +60,17 @@ pub enum Error {
         /// Frames needed.
         need: u64,
     },
+    /// Tenants may hold more packets than the running loop's UMEM has room for.
+    #[error(
+        "the UMEM has {have} frames, and {need} are needed so that no tenant can take another's; restart the \
+         daemon, which allocates them, or lower max_held"
+    )]
+    TenantMemory {
+        /// Frames of the UMEM.
+        have: u64,
+        /// Frames needed.
+        need: u64,
+    },
     /// A system call failed.
     #[error("cannot {what}")]
     System {

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use p4shield_afxdp::{FramePool, Umem};
 use p4shield_channel::Waiter;
-use p4shield_mediator::{Counters, Mediator, P4VmChannel};
+use p4shield_mediator::{self as mediator, Counters, Mediator, P4VmChannel};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::config::{LoopConfig, WireConfig};
@@ -23,7 +23,7 @@ use crate::{EngineJob, Error, Result, WireId};
 pub struct WireLoop {
     engine: Arc<Caller<EngineJob>>,
     supervisor: Caller<SupervisorJob>,
-    counters: Arc<Counters>,
+    counters: Mutex<Arc<Counters>>,
     control: Option<JoinHandle<()>>,
     hot: Option<JoinHandle<()>>,
 }
@@ -39,7 +39,7 @@ impl WireLoop {
         let (ready, started) = mpsc::channel();
         let (c, u) = (config.clone(), Arc::clone(&umem));
         let hot = start(&format!("wire-{}", config.name), move || hot_thread(&c, u, engine_jobs, &ready))?;
-        let counters = started.recv().map_err(|_| Error::Gone)??;
+        let counters = Mutex::new(started.recv().map_err(|_| Error::Gone)??);
         let (supervisor, supervisor_jobs) = jobs()?;
         let mut this = Self { engine: Arc::new(engine), supervisor, counters, control: None, hot: Some(hot) };
         let (ready, started) = mpsc::channel();
@@ -68,6 +68,33 @@ impl WireLoop {
         self.supervisor.run(move |s| s.remove(id, open))?
     }
 
+    /// Changes what is configured for a wire besides its interfaces.
+    ///
+    /// # Errors
+    /// [`Error::Wire`] if the wire would be invalid, [`Error::Gone`] if there is no such wire.
+    pub fn change_wire(&self, id: WireId, config: WireConfig) -> Result<()> {
+        self.supervisor.run(move |s| s.change(id, config))?
+    }
+
+    /// Checks whether [`Self::change_tenants`] would succeed.
+    ///
+    /// # Errors
+    /// [`Error::TenantMemory`], or an invalid configuration.
+    pub fn check_tenants(&self, config: mediator::Config) -> Result<()> {
+        self.supervisor.run(move |s| s.check_tenants(config).map(drop))?
+    }
+
+    /// Replaces the tenants while frames flow. Those that are the same by number and name keep their
+    /// channels and held packets.
+    ///
+    /// # Errors
+    /// [`Error::TenantMemory`] if the UMEM is too small for them; nothing has changed.
+    pub fn change_tenants(&self, config: mediator::Config) -> Result<()> {
+        let counters = self.supervisor.run(move |s| s.change_tenants(config))??;
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+        Ok(())
+    }
+
     /// Returns the status of all wires.
     ///
     /// # Errors
@@ -86,8 +113,8 @@ impl WireLoop {
 
     /// Returns the mediator's counters, which can be read at any time.
     #[must_use]
-    pub const fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets, replaces or removes the channel to a tenant's P4 VM.

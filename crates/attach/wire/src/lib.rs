@@ -43,7 +43,7 @@ mod mailbox;
 mod supervisor;
 pub mod system;
 
-pub use config::{BURST, Guard, LoopConfig, WireConfig, WireSide};
+pub use config::{BURST, Guard, LoopConfig, SPARE, WireConfig, WireSide};
 pub use counters::{
     AttachedStatus, KernelCounters, SideCounters, SideStatus, Snapshot, WireCounters, WireStatus,
 };

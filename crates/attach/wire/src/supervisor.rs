@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
-use p4shield_mediator::{AllowedSources, Network, PortSpec, Stages};
+use p4shield_mediator::{self as mediator, AllowedSources, Counters, Network, PortSpec, Stages};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, WireConfig, WireSide};
@@ -360,13 +360,19 @@ impl Supervisor {
         Ok(id)
     }
 
+    fn check_vm(&self, config: &WireConfig) -> Result<()> {
+        let vm = config.vm;
+        let tenant = self.config.mediator.tenants.get(usize::from(vm.tenant));
+        if tenant.is_some_and(|t| usize::from(vm.vm) < t.vms.len()) {
+            return Ok(());
+        }
+        let why = format!("there is no VM {} of tenant {}", vm.vm, vm.tenant);
+        Err(Error::Wire { wire: config.name.clone(), why })
+    }
+
     fn check(&self, config: &WireConfig) -> Result<()> {
         let refuse = |why: String| Err(Error::Wire { wire: config.name.clone(), why });
-        let tenants = &self.config.mediator.tenants;
-        let tenant = tenants.get(usize::from(config.vm.tenant));
-        if tenant.is_none_or(|t| usize::from(config.vm.vm) >= t.vms.len()) {
-            return refuse(format!("there is no VM {} of tenant {}", config.vm.vm, config.vm.tenant));
-        }
+        self.check_vm(config)?;
         if config.vm_if == config.switch_if {
             return refuse(format!("{} cannot be both of its interfaces", config.vm_if));
         }
@@ -378,6 +384,33 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Changes what is configured for a wire besides its interfaces.
+    pub(crate) fn change(&mut self, id: WireId, config: WireConfig) -> Result<()> {
+        let at = self.wires.iter().position(|w| w.id == id).ok_or(Error::Gone)?;
+        self.check_vm(&config)?;
+        let specs = specs(&config, at as u32);
+        self.engine.run(move |e| e.describe_wire(id, specs))?;
+        self.wires[at].config = config;
+        Ok(())
+    }
+
+    /// Returns the loop's configuration with these tenants, if they are valid and there is memory for them.
+    pub(crate) fn check_tenants(&self, config: mediator::Config) -> Result<LoopConfig> {
+        config.validate()?;
+        let after = LoopConfig { mediator: config, ..self.config.clone() };
+        let (have, need) = (self.config.memory.frames.into(), after.frames_needed(self.ports));
+        if need > have { Err(Error::TenantMemory { have, need }) } else { Ok(after) }
+    }
+
+    /// Replaces the tenants. Returns the new counters.
+    pub(crate) fn change_tenants(&mut self, config: mediator::Config) -> Result<Arc<Counters>> {
+        let after = self.check_tenants(config)?;
+        let (before, config) = (self.config.mediator.clone(), after.mediator.clone());
+        let counters = self.engine.run(move |e| e.change_tenants(&before, &config))??;
+        self.config = after;
+        Ok(counters)
     }
 
     /// Removes a wire. Its interfaces stay closed to the host's own stack unless `open`.

@@ -156,5 +156,8 @@ fn umem_frames_are_never_promised_twice() {
     let notice = status.sides[1].notice.clone().unwrap();
     assert!(notice.contains("the UMEM has"), "{notice}");
     let config = common::loop_config(FailPolicy::Pass).for_wires(100);
-    assert_eq!(u64::from(config.memory.frames), config.frames_needed(200));
+    let largest = config.mediator.tenants.iter().map(|t| 2 * t.max_held as u64).max().unwrap();
+    let spare = p4shield_attach_wire::SPARE as u32;
+    let need = config.frames_needed(2 * (100 + spare)) + u64::from(spare) * largest;
+    assert_eq!(u64::from(config.memory.frames), need, "with room for more wires and tenants");
 }

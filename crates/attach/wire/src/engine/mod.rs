@@ -17,11 +17,14 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use p4shield_afxdp::{Frame, FramePool, Port, Socket, SocketId};
 use p4shield_channel::{IdleResult, Waiter};
-use p4shield_mediator::{Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPacket};
+use p4shield_mediator::{
+    self as mediator, Counters, Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPacket,
+};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
 
@@ -182,6 +185,33 @@ impl<'p> Engine<'p> {
             self.watch(link.doorbell.fd(), tenant as u64)?;
         }
         Ok(self.mediator.replace_channel(crate::now(), tenant, link)?)
+    }
+
+    /// Replaces the tenants, which were those of `before`. Tenants that both know keep their channels and
+    /// held packets; the policies of the others decide theirs. Returns the new counters.
+    pub(crate) fn change_tenants(
+        &mut self,
+        before: &mediator::Config,
+        config: &mediator::Config,
+    ) -> Result<Arc<Counters>> {
+        let mut mediator = Mediator::successor(config, before)?;
+        mediator.inherit(&mut self.mediator);
+        let mut old = std::mem::replace(&mut self.mediator, mediator);
+        let now = crate::now();
+        for tenant in 0..before.tenants.len() {
+            old.replace_channel(now, tenant, None)?;
+        }
+        while old.held() > 0 {
+            old.poll(now, POLL, |released| deliver(&mut self.wires, self.pool, released));
+        }
+        Ok(self.mediator.counters())
+    }
+
+    /// Sets the descriptions of a wire's sides.
+    pub(crate) fn describe_wire(&mut self, id: WireId, specs: [PortSpec; 2]) {
+        if let Some(wire) = self.wire(id) {
+            wire.describe(specs);
+        }
     }
 
     /// Adds a wire without interfaces.

@@ -30,6 +30,10 @@ impl<'p> EngineWire<'p> {
         Self { name, generation, sides: Default::default(), specs }
     }
 
+    pub(super) const fn describe(&mut self, specs: [PortSpec; 2]) {
+        self.specs = specs;
+    }
+
     /// Returns the mediator's description of frames from a side.
     pub(super) const fn spec(&self, side: WireSide) -> PortSpec {
         self.specs[side as usize]

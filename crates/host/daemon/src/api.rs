@@ -7,9 +7,9 @@
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
 use crate::metrics;
+use crate::reload_report::ReloadReport;
 use crate::state::DaemonState;
 use crate::status::Status;
-use crate::supervisor::LoadMode;
 use p4shield_attach::listener;
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -55,8 +55,12 @@ pub enum Command {
         /// Absolute paths of the objects to link.
         objects: Vec<PathBuf>,
     },
-    /// Loads the programs of the configuration that changed.
-    Reload,
+    /// Applies what changed in the configuration, or only reports it.
+    Reload {
+        /// Whether only to report it.
+        #[serde(default)]
+        dry_run: bool,
+    },
 }
 
 /// An answer.
@@ -67,8 +71,10 @@ pub enum Answer {
     Status(Box<Status>),
     /// The answer to `metrics`.
     Metrics(String),
-    /// Success, with the digest of the program or the number of programs loaded.
+    /// Success, with the digest of the program.
     Done(String),
+    /// The answer to `reload`.
+    Reloaded(ReloadReport),
     /// Failure, with the reason.
     Failed(String),
 }
@@ -271,7 +277,7 @@ fn is_authorised(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-fn serve(stream: UnixStream, state: &DaemonState) -> io::Result<()> {
+fn serve(stream: UnixStream, state: &Arc<DaemonState>) -> io::Result<()> {
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut writer = stream.try_clone()?;
@@ -288,15 +294,17 @@ fn serve(stream: UnixStream, state: &DaemonState) -> io::Result<()> {
     }
 }
 
-fn answer(line: &[u8], state: &DaemonState) -> Answer {
+fn answer(line: &[u8], state: &Arc<DaemonState>) -> Answer {
     let done = |result: Result<String, String>| result.map_or_else(Answer::Failed, Answer::Done);
     match serde_json::from_slice(line) {
         Ok(Command::Status) => Answer::Status(Box::new(state.status())),
         Ok(Command::Metrics) => Answer::Metrics(metrics::render(&state.status())),
         Ok(Command::Load { tenant, vm, direction, objects }) => {
-            done(state.load(&tenant, &vm, &direction, &objects, LoadMode::Always))
+            done(state.load(&tenant, &vm, &direction, &objects))
         }
-        Ok(Command::Reload) => done(state.reload()),
+        Ok(Command::Reload { dry_run }) => {
+            state.reload(dry_run).map_or_else(Answer::Failed, Answer::Reloaded)
+        }
         Err(e) => Answer::Failed(format!("invalid request: {e}")),
     }
 }

@@ -3,6 +3,7 @@
 //! `wire` implements it for wires, `switches` for switches that a library is preloaded into. The supervisor
 //! of each P4 VM (`supervisor`) uses it to connect channels.
 
+use crate::config::Config;
 use crate::status::{SwitchStatus, WireStatus};
 use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
@@ -87,6 +88,21 @@ pub struct SwitchesStatus {
 /// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called
 /// per packet.
 pub trait Attachment: Send + Sync {
+    /// Checks whether a configuration can be applied.
+    ///
+    /// # Errors
+    /// Why it cannot, with a remedy.
+    fn check(&self, _config: &Config) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Applies a configuration: tenants, VMs, addresses, policies, ports and wires. Tenants and VMs that keep
+    /// number and name keep their channels and held packets.
+    ///
+    /// # Errors
+    /// Why a part of it could not be applied.
+    fn reconfigure(&self, config: &Config) -> Result<(), String>;
+
     /// Returns the present lanes. Each gets a channel to every tenant's P4 VM.
     fn lanes(&self) -> Vec<LaneKey>;
 
@@ -105,7 +121,8 @@ pub trait Attachment: Send + Sync {
     /// The attachment has ended. A lane that is gone meanwhile is no error.
     fn attach_channel(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String>;
 
-    /// Removes all channels to a tenant's P4 VM and clears their faults.
+    /// Removes all channels to a tenant's P4 VM and clears their faults. A tenant of a change that was undone
+    /// has none.
     fn detach_channels(&self, tenant: usize);
 
     /// Returns why a mediator gave up a lane's channel to this tenant's P4 VM, until that channel is

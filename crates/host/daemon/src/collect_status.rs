@@ -4,7 +4,7 @@
 //! `switches::registry`, which records what the libraries in switches report.
 
 use crate::config::{self, Attachment};
-use crate::state::DaemonState;
+use crate::state::{DaemonState, Running};
 use crate::status::{
     DirectionStatus, InfoStatus, IngressRule, PortStatus, State, Status, TenantStatus, Unowned, VmStatus,
 };
@@ -23,8 +23,9 @@ impl DaemonState {
         let totals = self.attachment.totals();
         let (wires, switches) = (self.attachment.wires(), self.attachment.switches());
         let ports: Vec<_> = switches.connected.iter().flat_map(|s| &s.ports).collect();
-        let tenant = |t| self.tenant_status(t, &totals, &ports);
-        let tenants: Vec<_> = (0..self.supervisors.len()).map(tenant).collect();
+        let running = self.running();
+        let tenant = |(t, _)| tenant_status(&running, t, &totals, &ports);
+        let tenants: Vec<_> = running.config.numbered_tenants().filter_map(tenant).collect();
         let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
         for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
             if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
@@ -35,58 +36,63 @@ impl DaemonState {
         let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            config: self.config.file.display().to_string(),
+            config: running.config.file.display().to_string(),
             pid: std::process::id(),
             cgroup: self.cgroup.clone(),
             tenants,
-            attachment: self.config.attachment.name().to_owned(),
-            placement: self.config.placement.name().to_owned(),
+            attachment: running.config.attachment.name().to_owned(),
+            placement: running.config.placement.name().to_owned(),
             wires,
             switches: switches.connected,
             unowned: Unowned { passed, dropped, spoofed, refused },
             advice,
         }
     }
+}
 
-    fn tenant_status(&self, t: usize, totals: &Totals, ports: &[&PortStatus]) -> TenantStatus {
-        let (tenant, report) = (&self.config.tenants[t], self.supervisors[t].report().clone());
-        let vm = |(v, vm): (usize, &config::Vm)| {
-            let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
-            let direction = |d: Direction| DirectionStatus {
-                skipped: tenant.skips(v, d),
-                ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
-            };
-            let is_vms =
-                |p: &&PortStatus| (&p.tenant, &p.vm) == (&Some(tenant.name.clone()), &Some(vm.name.clone()));
-            let rule = match self.config.attachment {
-                Attachment::Wire => IngressRule::OwnPort,
-                Attachment::Dpdk | Attachment::Xsk => IngressRule::of(ports.iter().copied().filter(is_vms)),
-            };
-            VmStatus {
-                name: vm.name.clone(),
-                ingress_rule: rule,
-                info: info_status(vm.info_page.is_some(), p4vm),
-                log_records: p4vm.map_or(0, |p| p.log_records),
-                ingress: direction(Direction::Ingress),
-                egress: direction(Direction::Egress),
-            }
+fn tenant_status(
+    running: &Running,
+    t: usize,
+    totals: &Totals,
+    ports: &[&PortStatus],
+) -> Option<TenantStatus> {
+    let (tenant, report) = (&running.config.tenants[t], running.supervisor(t)?.report().clone());
+    let vm = |(v, vm): (usize, &config::Vm)| {
+        let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
+        let direction = |d: Direction| DirectionStatus {
+            skipped: tenant.skips(v, d),
+            ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
         };
-        let sandbox = report.sandbox.as_ref().filter(|_| report.state == State::Running);
-        TenantStatus {
-            name: tenant.name.clone(),
-            state: report.state,
-            pid: report.pid,
-            uid: sandbox.map(|s| s.uid),
-            restarts: report.restarts,
-            error: report.error.clone(),
-            channels: report.channels.clone(),
-            cores: report.cores.clone(),
-            inline: report.inline.clone(),
-            missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
-            landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
-            vms: tenant.vms.iter().enumerate().map(vm).collect(),
+        let is_vms =
+            |p: &&PortStatus| (&p.tenant, &p.vm) == (&Some(tenant.name.clone()), &Some(vm.name.clone()));
+        let rule = match running.config.attachment {
+            Attachment::Wire => IngressRule::OwnPort,
+            Attachment::Dpdk | Attachment::Xsk => IngressRule::of(ports.iter().copied().filter(is_vms)),
+        };
+        VmStatus {
+            name: vm.name.clone(),
+            ingress_rule: rule,
+            info: info_status(vm.info_page.is_some(), p4vm),
+            log_records: p4vm.map_or(0, |p| p.log_records),
+            ingress: direction(Direction::Ingress),
+            egress: direction(Direction::Egress),
         }
-    }
+    };
+    let sandbox = report.sandbox.as_ref().filter(|_| report.state == State::Running);
+    Some(TenantStatus {
+        name: tenant.name.clone(),
+        state: report.state,
+        pid: report.pid,
+        uid: sandbox.map(|s| s.uid),
+        restarts: report.restarts,
+        error: report.error.clone(),
+        channels: report.channels.clone(),
+        cores: report.cores.clone(),
+        inline: report.inline.clone(),
+        missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+        landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
+        vms: tenant.numbered_vms().map(vm).collect(),
+    })
 }
 
 fn info_status(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {

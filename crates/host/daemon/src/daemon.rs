@@ -8,29 +8,27 @@ use crate::config::{self, Config};
 use crate::error::DaemonError;
 use crate::http;
 use crate::notify;
-use crate::state::DaemonState;
+use crate::reload_report::ReloadReport;
+use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
-use crate::supervisor::{P4VmCommand, Supervisor, SupervisorConfig};
 use crate::switches::SwitchAttachment;
 use crate::wire::WireAttachment;
+use p4shield_channel::Doorbell;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// First user ID for P4 VMs, far from the ranges that distributions and container engines assign.
 const FIRST_UID: u32 = 0x7000_0000;
-/// User ID of P4 VMs where the range does not exist (a container with few users): `nobody`.
-const FALLBACK_UID: u32 = 65534;
 
 /// A running daemon with its supervisors and sockets. Stops them when dropped.
 pub struct Daemon {
     state: Arc<DaemonState>,
-    _http: Option<http::Server>,
     _api: api::Server,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT. SIGHUP reloads the configuration's programs.
+/// Runs the daemon until SIGTERM or SIGINT. SIGHUP applies changes of the configuration.
 /// P4 VMs are started as `BINARY p4vm ...` with this process's own binary.
 ///
 /// # Errors
@@ -51,8 +49,8 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
         }
         notify::send("RELOADING=1");
         match daemon.reload() {
-            Ok(summary) => tracing::info!("configuration reloaded: {summary}"),
-            Err(error) => tracing::error!("configuration not reloaded: {error}"),
+            Ok(report) => report.to_string().lines().for_each(|line| tracing::info!("reload: {line}")),
+            Err(error) => error.lines().for_each(|line| tracing::error!("reload refused: {line}")),
         }
         notify::send("READY=1");
     }
@@ -81,40 +79,41 @@ impl Daemon {
             Ok(cgroup) => (Some(Arc::new(cgroup)), "one for each P4 VM".to_owned()),
             Err(e) => (None, e.to_string()),
         };
-        let first_uid = config.daemon.first_uid.unwrap_or_else(first_uid);
-        let folder = config.daemon.state.clone().or_else(service_state_folder);
-        let inline = config.placement == config::Placement::Inline;
-        let supervise = |(index, tenant): (usize, &config::Tenant)| {
-            // Where only `nobody` exists, P4 VMs share it; their namespaces still separate them.
-            let offset = if first_uid == FALLBACK_UID { 0 } else { index as u32 };
-            let command = P4VmCommand {
-                binary: binary.to_owned(),
-                uid: first_uid + offset,
-                allow_missing: config.daemon.allow_missing.clone(),
-                memory: tenant.memory,
-                cpu: tenant.cpu,
-                busy: tenant.busy,
-                delay: tenant.delay,
-            };
-            let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
-            let (tenant, state) = (tenant.clone(), folder.clone());
-            let name = tenant.name.clone();
-            Supervisor::start(SupervisorConfig { index, tenant, inline, command, attachment, cgroup, state })
-                .map_err(|source| DaemonError::Supervisor { tenant: name, source })
+        let starter = Starter {
+            binary: binary.to_owned(),
+            first_uid: config.daemon.first_uid.unwrap_or_else(first_uid),
+            cgroup,
+            state: config.daemon.state.clone().or_else(service_state_folder),
+        };
+        let supervise = |(number, tenant): (usize, &config::Tenant)| {
+            let supervisor = starter.start(&config, number, &attachment, true);
+            let failed = |source| DaemonError::Supervisor { tenant: tenant.name.clone(), source };
+            supervisor.map(|supervisor| Some(Arc::new(supervisor))).map_err(failed)
         };
         let supervisors = config.tenants.iter().enumerate().map(supervise).collect::<Result<Vec<_>, _>>()?;
-        let doorbells: Vec<_> = supervisors.iter().map(Supervisor::doorbell).collect();
+        let running = Running { config: Arc::new(config), supervisors };
+        let doorbells: Arc<Mutex<Vec<Arc<Doorbell>>>> = Arc::default();
+        let woken = Arc::clone(&doorbells);
         attachment.on_change(Box::new(move || {
-            for doorbell in &doorbells {
+            for doorbell in &*woken.lock().unwrap_or_else(PoisonError::into_inner) {
                 // An error means that the supervisor has ended.
                 let _ = doorbell.ring();
             }
         }));
-        let metrics = config.daemon.metrics;
-        let state = Arc::new(DaemonState { config, cgroup: cgroup_status, attachment, supervisors });
-        let http = metrics.map(|a| http::Server::start(a, Arc::clone(&state))).transpose()?;
+        let metrics = running.config.daemon.metrics;
+        let state = Arc::new(DaemonState {
+            running: RwLock::new(running.clone()),
+            cgroup: cgroup_status,
+            attachment,
+            starter,
+            doorbells,
+            http: Mutex::new(None),
+            reloading: Mutex::new(()),
+        });
+        state.set_running(running);
+        *state.http() = metrics.map(|a| http::Server::start(a, &state)).transpose()?;
         let api = api::Server::start(listener, Arc::clone(&state))?;
-        Ok(Self { state, _http: http, _api: api })
+        Ok(Self { state, _api: api })
     }
 
     /// Returns the present status of everything.
@@ -123,19 +122,22 @@ impl Daemon {
         self.state.status()
     }
 
-    /// Reads the configuration again and loads the programs that changed. Returns a summary.
+    /// Reads the configuration again and applies what changed.
     ///
     /// # Errors
-    /// The configuration is invalid, or differs in more than its programs; or programs were refused.
-    pub fn reload(&self) -> Result<String, String> {
-        self.state.reload()
+    /// The configuration is invalid, needs a restart, or names files or programs that are refused: nothing
+    /// has changed.
+    pub fn reload(&self) -> Result<ReloadReport, String> {
+        self.state.reload(false)
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Its thread must not be the last to hold the state.
+        drop(self.state.http().take());
         // All stop at once, so that the slowest determines the time.
-        self.state.supervisors.iter().for_each(Supervisor::request_stop);
+        self.state.running().supervisors.iter().flatten().for_each(|supervisor| supervisor.request_stop());
     }
 }
 

@@ -19,13 +19,17 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The thread that serves metrics. Ends when dropped.
 pub(crate) struct Server {
+    configured: SocketAddr,
     address: SocketAddr,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    pub(crate) fn start(address: SocketAddr, state: Arc<DaemonState>) -> Result<Self, DaemonError> {
+    pub(crate) fn start(configured: SocketAddr, state: &Arc<DaemonState>) -> Result<Self, DaemonError> {
+        // The state has this server.
+        let state = Arc::downgrade(state);
+        let address = configured;
         let failed = |source| DaemonError::Listen { address: address.to_string(), source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -38,13 +42,22 @@ impl Server {
                 }
                 // The error of one client concerns no other.
                 match stream {
-                    Ok(stream) => drop(serve(stream, || metrics::render(&state.status()))),
+                    Ok(stream) => {
+                        let render =
+                            || state.upgrade().map_or_else(String::new, |s| metrics::render(&s.status()));
+                        drop(serve(stream, render));
+                    }
                     Err(_) => std::thread::sleep(ACCEPT_PAUSE),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(run).map_err(failed)?;
-        Ok(Self { address, ending, thread: Some(thread) })
+        Ok(Self { configured, address, ending, thread: Some(thread) })
+    }
+
+    /// Returns the configured address; port 0 stands for any.
+    pub(crate) const fn configured(&self) -> SocketAddr {
+        self.configured
     }
 }
 

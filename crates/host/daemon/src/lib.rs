@@ -13,7 +13,7 @@
 //! | start and end of the daemon | `daemon` |
 //! | start, watching and restart of P4 VMs | `supervisor` |
 //! | what `p4shield run --check` reports | `preflight` |
-//! | loading programs again (SIGHUP, `p4shield program reload`) | `reload` |
+//! | applying a changed configuration (SIGHUP, `p4shield reload`) | `reload`, `supervisor::change` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
 //!
@@ -36,6 +36,7 @@ mod metrics;
 mod notify;
 mod preflight;
 mod reload;
+mod reload_report;
 mod state;
 pub mod status;
 mod supervisor;
@@ -52,5 +53,6 @@ pub use attachment::{
 pub use daemon::{Daemon, run};
 pub use error::DaemonError;
 pub use preflight::preflight;
+pub use reload_report::ReloadReport;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;

@@ -1,104 +1,263 @@
-//! Reloading: reads the configuration again and loads the programs that changed.
+//! Reloading: applies a changed configuration while packets flow.
 //!
-//! Each tenant's supervisor loads its programs and waits if its P4 VM hangs. Several tenants are therefore
-//! reloaded at a time, so that a P4 VM that hangs delays the programs of its own tenant only. The number is
-//! bounded because each verification takes a core, and the verifications of honest tenants must end in time.
+//! ```text
+//!   prepare   every tenant's supervisor verifies, creates and reads what is new    may fail: nothing changes
+//!   commit    P4 VMs get new VMs and programs
+//!   switch    the attachment gets tenants, addresses, policies and ports
+//!   finish    new tenants are connected; what is gone is removed
+//! ```
+//!
+//! Tenants are prepared at the same time, and a P4 VM that hangs delays no other tenant: its supervisor takes
+//! the change when the P4 VM has answered or was replaced. The number is bounded because each verification
+//! takes a core, and the verifications of honest tenants must end in time.
 
-use crate::config::{Config, Tenant};
-use crate::state::DaemonState;
-use crate::supervisor::{LoadMode, UNCHANGED};
-use crate::text::chain;
+use crate::config::Config;
+use crate::http;
+use crate::reload_report::ReloadReport;
+use crate::state::{DaemonState, Running};
+use crate::status::State;
+use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
+use crate::text::{chain, read_objects};
 use p4shield_abi::Direction;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, scope};
+use std::time::{Duration, Instant};
 
-/// Tenants that are reloaded at a time.
+/// Tenants that are prepared at a time.
 const PARALLEL: usize = 32;
+/// Longest time until the P4 VM of a new tenant runs.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval of checks whether it does.
+const START_CHECK: Duration = Duration::from_millis(10);
 
-/// How many programs were loaded, and which were refused.
-#[derive(Debug, Default)]
-struct ReloadSummary {
-    loaded: usize,
-    unchanged: usize,
-    /// With the tenant's index, by which the report is ordered.
-    refused: Vec<(usize, String)>,
+/// How a kept tenant takes the change.
+enum Step {
+    /// It is prepared.
+    Ready(ChangeSummary),
+    /// Its P4 VM does not answer.
+    Late(Box<TenantChange>),
+}
+
+/// A change from one configuration to another.
+struct Reload<'d> {
+    state: &'d DaemonState,
+    before: Running,
+    config: Arc<Config>,
+    /// By number, for tenants that both configurations have.
+    steps: Vec<(usize, Step)>,
+    /// Supervisors of new tenants.
+    started: Vec<(usize, Arc<Supervisor>)>,
 }
 
 impl DaemonState {
-    /// Reads the configuration again and loads the programs that changed. Returns a summary.
+    /// Reads the configuration again and applies what changed, or only reports it if `dry_run`.
     ///
     /// # Errors
-    /// The configuration is invalid, or differs in more than its programs; or programs were refused.
-    pub(crate) fn reload(&self) -> Result<String, String> {
-        let new = Config::load(&self.config.file).map_err(|e| chain(&e))?;
-        // Everything but the programs is fixed while the daemon runs.
-        if without_programs(&new) != without_programs(&self.config) {
-            return Err(
-                "the configuration differs in more than its programs; restart the daemon to apply it"
-                    .to_owned(),
-            );
+    /// The configuration is invalid, needs a restart, or names files or programs that are refused: nothing
+    /// has changed.
+    pub(crate) fn reload(self: &Arc<Self>, dry_run: bool) -> Result<ReloadReport, String> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.running();
+        let config = Config::load(&before.config.file).map_err(|e| chain(&e))?.numbered_like(&before.config);
+        let fixed = before.config.changes_for_a_restart(&config);
+        if !fixed.is_empty() {
+            let keys = fixed.join("\n  ");
+            return Err(format!("nothing was changed; restart the daemon to change\n  {keys}"));
         }
-        let next = AtomicUsize::new(0);
-        let reload = || self.reload_next_tenants(&new.tenants, &next);
-        let ReloadSummary { loaded, unchanged, mut refused } = scope(|scope| {
-            let helper = || Builder::new().name("reload".to_owned()).spawn_scoped(scope, reload);
-            // This thread reloads tenants too. A helper that cannot be started is not needed.
-            let helpers: Vec<_> = (1..PARALLEL.min(new.tenants.len())).map_while(|_| helper().ok()).collect();
-            helpers.into_iter().map(joined).fold(reload(), ReloadSummary::merge)
-        });
-        if refused.is_empty() {
-            return Ok(format!("{loaded} programs replaced, {unchanged} unchanged"));
+        let changes = before.config.changes(&config).iter().map(ToString::to_string).collect();
+        let report = ReloadReport { changes, dry_run, ..ReloadReport::default() };
+        if dry_run {
+            return Ok(report);
         }
-        refused.sort_by_key(|(tenant, _)| *tenant);
-        Err(refused.into_iter().map(|(_, refusal)| refusal).collect::<Vec<_>>().join("\n"))
+        let config = Arc::new(config);
+        let mut reload = Reload { state: self, before, config, steps: Vec::new(), started: Vec::new() };
+        if let Err(refusal) = reload.prepare() {
+            reload.discard();
+            return Err(format!("{refusal}\nnothing was changed"));
+        }
+        let report = reload.complete(report);
+        reload.apply()?;
+        self.serve_metrics()?;
+        Ok(report)
     }
 
-    /// Reloads tenants that no other thread has taken, until there are none.
-    fn reload_next_tenants(&self, tenants: &[Tenant], next: &AtomicUsize) -> ReloadSummary {
-        let mut summary = ReloadSummary::default();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(tenant) = tenants.get(index) else { return summary };
-            self.reload_tenant(index, tenant, &mut summary);
+    /// Serves metrics where the configuration says.
+    fn serve_metrics(self: &Arc<Self>) -> Result<(), String> {
+        let address = self.running().config.daemon.metrics;
+        let mut http = self.http();
+        if http.as_ref().map(http::Server::configured) == address {
+            return Ok(());
         }
+        drop(http.take());
+        *http = address.map(|a| http::Server::start(a, self)).transpose().map_err(|e| chain(&e))?;
+        Ok(())
     }
+}
 
-    fn reload_tenant(&self, index: usize, tenant: &Tenant, summary: &mut ReloadSummary) {
-        for vm in &tenant.vms {
-            for direction in Direction::ALL {
-                let files = &vm.programs[direction as usize];
-                match self.load(&tenant.name, &vm.name, direction.name(), files, LoadMode::IfChanged) {
-                    Ok(_) if files.is_empty() => {}
-                    Ok(text) if text == UNCHANGED => summary.unchanged += 1,
-                    Ok(_) => summary.loaded += 1,
-                    Err(e) => {
-                        let refusal = format!("{} {} {}: {e}", tenant.name, vm.name, direction.name());
-                        summary.refused.push((index, refusal));
-                    }
-                }
+impl Reload<'_> {
+    /// Prepares everything that may fail.
+    fn prepare(&mut self) -> Result<(), String> {
+        self.state.attachment.check(&self.config)?;
+        let changes: Vec<_> = self.config.numbered_tenants().map(|(n, _)| (n, self.change(n))).collect();
+        let mut kept = Vec::new();
+        for (number, change) in changes {
+            let change = change?;
+            match self.before.supervisor(number) {
+                Some(supervisor) => kept.push((number, Arc::clone(supervisor), change)),
+                None => self.start(number)?,
             }
         }
+        self.prepare_kept(kept)?;
+        self.await_started()
+    }
+
+    /// Returns what changes for a tenant.
+    fn change(&self, number: usize) -> Result<TenantChange, String> {
+        let tenant = self.config.tenants[number].clone();
+        let command = self.state.starter.command(&self.config, number, &tenant);
+        let objects = |vm: &crate::config::Vm| {
+            let [ingress, egress] = Direction::ALL.map(|d| read_objects(&vm.programs[d as usize]));
+            Ok([ingress?, egress?])
+        };
+        let programs = tenant.vms.iter().map(objects).collect::<Result<_, String>>()?;
+        Ok(TenantChange { tenant, command, programs })
+    }
+
+    /// Starts the supervisor of a new tenant.
+    fn start(&mut self, number: usize) -> Result<(), String> {
+        let supervisor = self.state.starter.start(&self.config, number, &self.state.attachment, false);
+        let name = &self.config.tenants[number].name;
+        let supervisor = supervisor.map_err(|e| format!("tenant {name}: cannot start a supervisor: {e}"))?;
+        self.started.push((number, Arc::new(supervisor)));
+        Ok(())
+    }
+
+    /// Prepares the tenants that both configurations have. Returns the first refusal by number.
+    fn prepare_kept(&mut self, kept: Vec<(usize, Arc<Supervisor>, TenantChange)>) -> Result<(), String> {
+        let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let count = kept.len();
+        let kept: Vec<_> = kept.into_iter().map(|k| Mutex::new(Some(k))).collect();
+        let work = || {
+            while let Some(taken) = kept.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some((number, supervisor, change)) = taken else { continue };
+                let prepared = supervisor.prepare(change);
+                results.lock().unwrap_or_else(PoisonError::into_inner).push((number, prepared));
+            }
+        };
+        scope(|scope| {
+            // This thread prepares tenants, too. A helper that cannot be started is not needed.
+            let helper = || Builder::new().name("reload".to_owned()).spawn_scoped(scope, work);
+            let helpers: Vec<_> = (1..PARALLEL.min(count)).map_while(|_| helper().ok()).collect();
+            work();
+            drop(helpers);
+        });
+        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_by_key(|(number, _)| *number);
+        let mut refusals = Vec::new();
+        for (number, result) in results {
+            match result {
+                Ok(Ok(summary)) => self.steps.push((number, Step::Ready(summary))),
+                Ok(Err(refusal)) => refusals.push(refusal),
+                Err(change) => self.steps.push((number, Step::Late(change))),
+            }
+        }
+        if refusals.is_empty() { Ok(()) } else { Err(refusals.join("\n")) }
+    }
+
+    /// Waits until the P4 VMs of new tenants run.
+    fn await_started(&self) -> Result<(), String> {
+        let end = Instant::now() + START_TIMEOUT;
+        for (number, supervisor) in &self.started {
+            let tenant = &self.config.tenants[*number];
+            loop {
+                let report = supervisor.report().clone();
+                if report.state == State::Running {
+                    let refusals = report.refusals.iter().flatten().flatten();
+                    if let Some(refusal) = refusals.into_iter().next() {
+                        return Err(format!("tenant {}: {refusal}", tenant.name));
+                    }
+                    break;
+                }
+                if let Some(error) = report.error {
+                    return Err(format!("tenant {}: {error}", tenant.name));
+                }
+                if Instant::now() > end {
+                    return Err(format!("tenant {}: its P4 VM does not start", tenant.name));
+                }
+                std::thread::sleep(START_CHECK);
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes the preparation.
+    fn discard(self) {
+        let kept = self.before.supervisors.iter().flatten();
+        kept.for_each(|supervisor| supervisor.discard());
+        self.started.iter().for_each(|(_, supervisor)| supervisor.request_stop());
+        self.started.iter().for_each(|(_, supervisor)| supervisor.stop());
+    }
+
+    /// Adds what happens to programs and P4 VMs.
+    fn complete(&self, mut report: ReloadReport) -> ReloadReport {
+        for (number, step) in &self.steps {
+            let name = &self.config.tenants[*number].name;
+            match step {
+                Step::Ready(summary) => {
+                    report.replaced += summary.replaced;
+                    report.unchanged += summary.unchanged;
+                    report.refused.extend(summary.refused.iter().cloned());
+                    report.restarted.extend(summary.restarts.then(|| name.clone()));
+                }
+                Step::Late(_) => report.late.push(name.clone()),
+            }
+        }
+        report
+    }
+
+    /// Applies what is prepared.
+    fn apply(self) -> Result<(), String> {
+        let Self { state, before, config, steps, started } = self;
+        let mut supervisors = vec![None; config.tenants.len()];
+        let mut ready = Vec::new();
+        for (number, step) in steps {
+            let Some(supervisor) = before.supervisor(number) else { continue };
+            match step {
+                Step::Ready(_) => ready.push(Arc::clone(supervisor)),
+                Step::Late(change) => supervisor.adopt(change),
+            }
+            supervisors[number] = Some(Arc::clone(supervisor));
+        }
+        in_parallel(&ready, Supervisor::commit);
+        let applied = state.attachment.reconfigure(&config);
+        for (number, supervisor) in &started {
+            supervisors[*number] = Some(Arc::clone(supervisor));
+        }
+        state.set_running(Running { config: Arc::clone(&config), supervisors });
+        started.iter().for_each(|(_, supervisor)| supervisor.connect());
+        in_parallel(&ready, Supervisor::finish);
+        let is_gone = |(number, _): &(usize, _)| config.tenants.get(*number).is_none_or(|t| t.is_vacant());
+        let gone = before.supervisors.iter().enumerate().filter(is_gone).filter_map(|(_, s)| s.as_ref());
+        let gone: Vec<_> = gone.cloned().collect();
+        in_parallel(&gone, Supervisor::stop);
+        applied
     }
 }
 
-impl ReloadSummary {
-    fn merge(mut self, other: Self) -> Self {
-        self.loaded += other.loaded;
-        self.unchanged += other.unchanged;
-        self.refused.extend(other.refused);
-        self
-    }
-}
-
-fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Returns the configuration without its programs, for comparison.
-fn without_programs(config: &Config) -> Config {
-    let mut config = config.clone();
-    for vm in config.tenants.iter_mut().flat_map(|t| &mut t.vms) {
-        vm.programs = Default::default();
-    }
-    config
+/// Calls `work` for each supervisor, several at a time.
+fn in_parallel(supervisors: &[Arc<Supervisor>], work: fn(&Supervisor)) {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        while let Some(supervisor) = supervisors.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(supervisor);
+        }
+    };
+    scope(|scope| {
+        let helper = || Builder::new().name("reload".to_owned()).spawn_scoped(scope, run);
+        let helpers: Vec<_> = (1..PARALLEL.min(supervisors.len())).map_while(|_| helper().ok()).collect();
+        run();
+        drop(helpers);
+    });
 }

@@ -2,7 +2,7 @@
 
 use p4shield_abi::Direction;
 use p4shield_attach::{Count, UnownedCounts};
-use p4shield_mediator::{Config, Counters, DirectionCounts};
+use p4shield_mediator::{Config, Counters, DirectionCounts, VmRef};
 
 /// Sums of counters over lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,19 @@ impl Totals {
     pub fn new(config: &Config) -> Self {
         let tallies = config.tenants.iter().map(|t| vec![Default::default(); t.vms.len()]).collect();
         Self { tallies, unowned: UnownedCounts::default() }
+    }
+
+    /// Changes the tenants: those that both configurations have keep their counts.
+    pub(crate) fn set_tenants(&mut self, before: &Config, config: &Config) {
+        let old = std::mem::replace(self, Self::new(config));
+        self.unowned = old.unowned;
+        for (tenant, vms) in (0..).zip(&mut self.tallies) {
+            for (vm, tally) in (0..).zip(vms) {
+                if config.keeps_vm(before, VmRef { tenant, vm }) {
+                    *tally = old.tallies[usize::from(tenant)][usize::from(vm)];
+                }
+            }
+        }
     }
 
     /// Returns the counters of one mediator.

@@ -1,17 +1,28 @@
 //! The attachment `wire` in the daemon: one loop, which is one lane, serves all wires.
 
 use crate::attachment::{Attachment, ChannelEnd, LaneKey};
-use crate::config::Config;
+use crate::config::{Config, Wire};
 use crate::status::{SideStatus, WireStatus};
 use crate::text::chain;
 use crate::totals::Totals;
-use p4shield_attach_wire::{Error, Guard, LoopConfig, WireConfig, WireLoop, WireSide};
+use p4shield_attach_wire::{Error, Guard, LoopConfig, WireConfig, WireId, WireLoop, WireSide};
+use std::sync::{Mutex, PoisonError};
 
 /// The only lane.
 const LOOP: LaneKey = LaneKey(0);
 
-/// The running loop.
-pub(crate) struct WireAttachment(WireLoop);
+/// The running loop, with the configured wires.
+pub(crate) struct WireAttachment {
+    wires: WireLoop,
+    configured: Mutex<Vec<(Wire, WireId)>>,
+}
+
+fn wire_config(w: &Wire) -> WireConfig {
+    let mut wire = WireConfig::new(&w.vm_interface, &w.switch_interface, w.vm);
+    wire.others = w.others;
+    wire.own_addresses_only = w.own_addresses_only;
+    wire
+}
 
 impl WireAttachment {
     /// Starts the loop and adds the wires. A missing interface is attached as soon as it exists.
@@ -23,17 +34,48 @@ impl WireAttachment {
             .for_wires(config.wires.len());
         options.guard = if config.daemon.guard { Guard::Required } else { Guard::Off };
         let wires = WireLoop::spawn(options)?;
-        for w in &config.wires {
-            let mut wire = WireConfig::new(&w.vm_interface, &w.switch_interface, w.vm);
-            wire.others = w.others;
-            wire.own_addresses_only = w.own_addresses_only;
-            wires.add_wire(wire)?;
+        let add = |w: &Wire| Ok((w.clone(), wires.add_wire(wire_config(w))?));
+        let configured = config.wires.iter().map(add).collect::<Result<_, Error>>()?;
+        Ok(Self { wires, configured: Mutex::new(configured) })
+    }
+
+    fn apply(&self, config: &Config) -> Result<(), Error> {
+        let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = |w: &Wire| (w.vm_interface.clone(), w.switch_interface.clone());
+        for (old, id) in std::mem::take(&mut *configured) {
+            if config.wires.iter().any(|w| ends(w) == ends(&old)) {
+                configured.push((old, id));
+            } else {
+                // The operator gives the interfaces back to the host.
+                self.wires.remove_wire(id, true)?;
+            }
         }
-        Ok(Self(wires))
+        self.wires.change_tenants(p4shield_attach::mediator_config(config))?;
+        for wire in &config.wires {
+            match configured.iter_mut().find(|(old, _)| ends(old) == ends(wire)) {
+                Some((old, id)) => {
+                    if old != wire {
+                        self.wires.change_wire(*id, wire_config(wire))?;
+                        *old = wire.clone();
+                    }
+                }
+                None => configured.push((wire.clone(), self.wires.add_wire(wire_config(wire))?)),
+            }
+        }
+        Ok(())
     }
 }
 
 impl Attachment for WireAttachment {
+    fn check(&self, config: &Config) -> Result<(), String> {
+        let checked = self.wires.check_tenants(p4shield_attach::mediator_config(config));
+        checked.map_err(|e| chain(&e))
+    }
+
+    fn reconfigure(&self, config: &Config) -> Result<(), String> {
+        self.apply(config).map_err(|e| chain(&e))
+    }
+
     fn lanes(&self) -> Vec<LaneKey> {
         vec![LOOP]
     }
@@ -43,24 +85,26 @@ impl Attachment for WireAttachment {
 
     fn attach_channel(&self, _lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
         let link = end.into_channel().map_err(|e| chain(&e))?;
-        self.0.replace_channel(tenant, Some(link)).map_err(|e| e.to_string())
+        self.wires.replace_channel(tenant, Some(link)).map_err(|e| e.to_string())
     }
 
     fn detach_channels(&self, tenant: usize) {
         // An error means that the loop and its channels have ended.
-        let _ = self.0.replace_channel(tenant, None);
+        let _ = self.wires.replace_channel(tenant, None);
     }
 
     fn fault(&self, tenant: usize) -> Option<String> {
-        self.0.mediate(move |m| m.fault(tenant)).ok().flatten().map(|fault| chain(&fault))
+        self.wires.mediate(move |m| m.fault(tenant)).ok().flatten().map(|fault| chain(&fault))
     }
 
     fn totals(&self) -> Totals {
-        Totals::of(self.0.counters())
+        Totals::of(&self.wires.counters())
     }
 
     fn wires(&self) -> Vec<WireStatus> {
-        let (Ok(status), Ok(counters)) = (self.0.status(), self.0.snapshot()) else { return Vec::new() };
+        let (Ok(status), Ok(counters)) = (self.wires.status(), self.wires.snapshot()) else {
+            return Vec::new();
+        };
         let wire = |s: &p4shield_attach_wire::WireStatus| {
             let counted = counters.wires.iter().find(|c| c.id == s.id).map(|c| c.sides).unwrap_or_default();
             let side = |side: WireSide| {

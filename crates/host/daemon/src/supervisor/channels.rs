@@ -27,6 +27,18 @@ impl Channels {
         self.lanes.clear();
     }
 
+    /// Detaches all channels at the P4 VM. The mediators keep their ends until they get others, so that no
+    /// packet is lost.
+    ///
+    /// # Errors
+    /// The control socket is unusable and the P4 VM must be replaced.
+    pub(super) fn detach_all(&mut self, process: &mut Process) -> Result<(), ClientError> {
+        for channel in std::mem::take(&mut self.lanes).into_values().flatten() {
+            detach(process, channel)?;
+        }
+        Ok(())
+    }
+
     /// Connects new lanes and removes the channels of lanes that are gone. Returns why the P4 VM refused
     /// channels, if it did; the tenant's policy applies to the packets of those lanes.
     ///
@@ -37,14 +49,11 @@ impl Channels {
         config: &SupervisorConfig,
         process: &mut Process,
     ) -> Result<Option<String>, ClientError> {
-        let lanes = config.attachment.lanes();
+        let lanes = if config.connected { config.attachment.lanes() } else { Vec::new() };
         let gone: Vec<_> = self.lanes.keys().copied().filter(|l| !lanes.contains(l)).collect();
         for lane in &gone {
             if let Some(channel) = self.lanes.remove(lane).flatten() {
-                process
-                    .call(Request::DetachChannel { channel }, &[], ANSWER_TIMEOUT)
-                    .map(drop)
-                    .or_else(ignore_recoverable)?;
+                detach(process, channel)?;
             }
         }
         // The P4 VM may now have room for channels that it refused.
@@ -115,7 +124,10 @@ impl Channels {
     }
 }
 
-/// Ignores the error of a P4 VM that has already given up the channel.
-fn ignore_recoverable(error: ClientError) -> Result<(), ClientError> {
-    if is_recoverable(&error) { Ok(()) } else { Err(error) }
+/// Detaches a channel at the P4 VM, which may have given it up already.
+fn detach(process: &mut Process, channel: u32) -> Result<(), ClientError> {
+    match process.call(Request::DetachChannel { channel }, &[], ANSWER_TIMEOUT) {
+        Err(e) if !is_recoverable(&e) => Err(e),
+        _ => Ok(()),
+    }
 }

@@ -32,6 +32,11 @@ pub(super) struct InlineSwitches {
 }
 
 impl InlineSwitches {
+    /// Forgets all switches, which are then provisioned anew.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
     /// Provisions new switches and forgets those that are gone. Returns an error or a note, if there is one.
     pub(super) fn update(
         &mut self,
@@ -40,7 +45,7 @@ impl InlineSwitches {
         pages: &[Pages],
         programs: &[[VerifiedProgram; 2]],
     ) -> Option<String> {
-        let connected = config.attachment.inline_switches();
+        let connected = if config.connected { config.attachment.inline_switches() } else { Vec::new() };
         self.known.retain(|switch, _| connected.contains(switch));
         // Another switch gets the pages; it is provisioned anew.
         if self.pages.is_some_and(|p| !connected.contains(&p)) {

@@ -9,13 +9,16 @@
 //!
 //! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
-//! too (`inline`).
+//! too (`inline`). `change` applies a new configuration to the running P4 VM.
 
+mod change;
 mod channels;
 mod cores;
 mod epochs;
+mod gate;
 mod inline;
 mod pages;
+mod plan;
 mod process;
 mod provision;
 mod thread;
@@ -24,6 +27,7 @@ use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::Tenant;
 use crate::status::State;
+use gate::Gate;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_control as control;
@@ -32,7 +36,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+pub(crate) use plan::{ChangeSummary, TenantChange};
 pub(crate) use process::P4VmCommand;
 
 /// What the supervisor reports for `status`.
@@ -57,22 +63,28 @@ pub(crate) struct SupervisorReport {
 /// The answer to a command, as text for the operator.
 pub(crate) type Answer = Result<String, String>;
 
-/// The answer of [`LoadMode::IfChanged`] if the program is the same.
-pub(crate) const UNCHANGED: &str = "unchanged";
+/// The result of a preparation: what the change will do, or why it is refused.
+pub(crate) type Prepared = Result<ChangeSummary, String>;
 
-/// When to replace a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadMode {
-    /// Always, even by the same program: tables and counters start anew.
-    Always,
-    /// Only by another program: the same one keeps its tables and counters.
-    IfChanged,
-}
+/// Time within which a supervisor must begin to prepare a change. It does not if its P4 VM hangs.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A command to the supervisor's thread.
 pub(crate) enum Command {
     /// Replaces a program by the one that `objects` link to, or unloads it if there are none.
-    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, mode: LoadMode, answer: Sender<Answer> },
+    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
+    /// Prepares a change of the configuration, once the P4 VM has answered and the gate is open.
+    Prepare { change: Box<TenantChange>, gate: Arc<Gate>, begun: Sender<()>, answer: Sender<Prepared> },
+    /// Makes the prepared change.
+    Commit(Sender<()>),
+    /// Removes the VMs that are no longer configured.
+    Finish(Sender<()>),
+    /// Forgets the prepared change.
+    Discard,
+    /// Takes a change of the configuration without preparation.
+    Adopt(Box<TenantChange>),
+    /// Connects the P4 VM to the lanes.
+    Connect,
     /// Ends the P4 VM and the supervisor.
     Stop,
 }
@@ -88,6 +100,8 @@ pub(crate) struct SupervisorConfig {
     pub(crate) cgroup: Option<Arc<Cgroup>>,
     /// The folder for the daemon's persistent state, if there is one.
     pub(crate) state: Option<PathBuf>,
+    /// Whether the switch knows the tenant; if not, [`Supervisor::connect`] connects the P4 VM to the lanes.
+    pub(crate) connected: bool,
 }
 
 /// The handle of a supervisor's thread.
@@ -95,7 +109,7 @@ pub(crate) struct Supervisor {
     commands: Sender<Command>,
     doorbell: Arc<Doorbell>,
     report: Arc<Mutex<SupervisorReport>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Supervisor {
@@ -107,7 +121,7 @@ impl Supervisor {
         let (doorbell, wakeup) = Doorbell::pair()?;
         let thread = thread::SupervisorThread::new(config, requests, wakeup, Arc::clone(&report));
         let thread = std::thread::Builder::new().name(thread.name()).spawn(|| thread.run())?;
-        Ok(Self { commands, doorbell: Arc::new(doorbell), report, thread: Some(thread) })
+        Ok(Self { commands, doorbell: Arc::new(doorbell), report, thread: Mutex::new(Some(thread)) })
     }
 
     /// Returns the doorbell that makes the supervisor check the lanes at once.
@@ -121,33 +135,75 @@ impl Supervisor {
     }
 
     /// Replaces a program and waits for the result.
-    pub(crate) fn load(
-        &self,
-        vm: u16,
-        direction: Direction,
-        objects: Vec<Vec<u8>>,
-        mode: LoadMode,
-    ) -> Answer {
+    pub(crate) fn load(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>) -> Answer {
         let (answer, result) = channel();
         let gone = || "the supervisor of this tenant's P4 VM has ended; restart the daemon".to_owned();
-        self.commands.send(Command::Load { vm, direction, objects, mode, answer }).map_err(|_| gone())?;
-        self.doorbell.ring();
+        self.send(Command::Load { vm, direction, objects, answer });
         result.recv().map_err(|_| gone())?
     }
 
-    /// Ends the P4 VM and the supervisor's thread, and waits for both.
-    pub(crate) fn stop(&mut self) {
-        let _ = self.commands.send(Command::Stop);
+    /// Sends a command. One to a thread that has ended is dropped, with the sender of its answer.
+    fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
         self.doorbell.ring();
-        if let Some(thread) = self.thread.take() {
+    }
+
+    /// Prepares a change and waits for the result. Returns the change if the P4 VM does not answer in time.
+    pub(crate) fn prepare(&self, change: TenantChange) -> Result<Prepared, Box<TenantChange>> {
+        let (gate, (begun, has_begun), (answer, result)) = (Arc::new(Gate::default()), channel(), channel());
+        let change = Box::new(change);
+        let again = change.clone();
+        self.send(Command::Prepare { change, gate: Arc::clone(&gate), begun, answer });
+        if has_begun.recv_timeout(BEGIN_TIMEOUT).is_err() && gate.give_up() {
+            return Err(again);
+        }
+        result.recv().map_err(|_| again)
+    }
+
+    /// Forgets the prepared change.
+    pub(crate) fn discard(&self) {
+        self.send(Command::Discard);
+    }
+
+    /// Makes the prepared change, but for VMs that are removed, and waits for it.
+    pub(crate) fn commit(&self) {
+        self.wait_for(Command::Commit);
+    }
+
+    /// Removes the VMs that are no longer configured, and waits for it.
+    pub(crate) fn finish(&self) {
+        self.wait_for(Command::Finish);
+    }
+
+    fn wait_for(&self, command: fn(Sender<()>) -> Command) {
+        let (answer, result) = channel();
+        self.send(command(answer));
+        // An error means that the thread has ended.
+        let _ = result.recv();
+    }
+
+    /// Gives the tenant a new configuration, once its P4 VM has answered or was replaced.
+    pub(crate) fn adopt(&self, change: Box<TenantChange>) {
+        self.send(Command::Adopt(change));
+    }
+
+    /// Connects the P4 VM to the lanes: the switch knows the tenant now.
+    pub(crate) fn connect(&self) {
+        self.send(Command::Connect);
+    }
+
+    /// Ends the P4 VM and the supervisor's thread, and waits for both.
+    pub(crate) fn stop(&self) {
+        self.request_stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }
 
     /// Requests the end without waiting for it, so that several supervisors end at once.
     pub(crate) fn request_stop(&self) {
-        let _ = self.commands.send(Command::Stop);
-        self.doorbell.ring();
+        self.send(Command::Stop);
     }
 }
 

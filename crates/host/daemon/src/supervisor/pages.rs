@@ -1,5 +1,6 @@
 //! The files of a user VM's info page and log page.
 
+use crate::config::Vm;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{SharedMemory, ShmError};
@@ -37,6 +38,20 @@ pub(crate) enum PageError {
 }
 
 impl Page {
+    /// Creates the pages of a VM.
+    pub(crate) fn of(vm: &Vm) -> Result<[Option<Self>; 2], PageError> {
+        let info = vm.info_page.as_ref().map(|p| Self::info(p, vm.page_owner)).transpose()?;
+        let log = vm.log_page.as_ref().map(|p| Self::log(p, vm.page_owner)).transpose()?;
+        Ok([info, log])
+    }
+
+    /// Leaves the file to `other` if that has the same path.
+    pub(crate) fn hand_over(&mut self, other: &mut Self) {
+        if self.path == other.path {
+            other.ours |= std::mem::take(&mut self.ours);
+        }
+    }
+
     pub(crate) fn info(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {
         Self::new(path, INFO_PAGE_SIZE, owner)
     }

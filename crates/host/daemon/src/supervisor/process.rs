@@ -26,7 +26,7 @@ const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
 
 /// The command line of a P4 VM.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct P4VmCommand {
     /// The binary, started as `BINARY p4vm ...`.
     pub(crate) binary: PathBuf,

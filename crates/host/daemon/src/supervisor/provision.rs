@@ -5,6 +5,7 @@ use super::SupervisorConfig;
 use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
+use crate::config::Vm;
 use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
@@ -93,14 +94,24 @@ pub(super) fn set_vms(
     config: &SupervisorConfig,
     pages: Option<&[Pages]>,
 ) -> Result<(), ClientError> {
-    for (v, vm) in config.tenant.vms.iter().enumerate() {
-        let [info, log] = pages.map_or([None, None], |p| p[v].each_ref().map(Option::as_ref));
-        let descriptors: Vec<_> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
-        let (info, log) = (info.is_some(), log.is_some());
-        let request = Request::SetVm { vm: v as u16, name: vm.name.clone(), info, log };
-        host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
+    for (v, vm) in config.tenant.numbered_vms() {
+        set_vm(host, v, vm, pages.map(|p| &p[v]))?;
     }
     Ok(())
+}
+
+/// Announces a VM, with its pages if given.
+pub(super) fn set_vm(
+    host: &mut impl ProgramHost,
+    number: usize,
+    vm: &Vm,
+    pages: Option<&Pages>,
+) -> Result<(), ClientError> {
+    let [info, log] = pages.map_or([None, None], |p| p.each_ref().map(Option::as_ref));
+    let descriptors: Vec<_> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
+    let (info, log) = (info.is_some(), log.is_some());
+    let request = Request::SetVm { vm: number as u16, name: vm.name.clone(), info, log };
+    host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) }).map(drop)
 }
 
 /// Announces the configured programs: until such a program runs, the tenant's `fail` policy applies to its
@@ -113,7 +124,7 @@ pub(super) fn expect_programs(
         FailPolicy::Drop => Verdict::Drop,
         FailPolicy::Pass => Verdict::Pass,
     };
-    for (v, vm) in config.tenant.vms.iter().enumerate() {
+    for (v, vm) in config.tenant.numbered_vms() {
         for direction in Direction::ALL {
             if !vm.programs[direction as usize].is_empty() {
                 let slot = ProgramSlot::new(v as u16, direction);
@@ -135,6 +146,25 @@ pub(super) fn load(
     if objects.is_empty() {
         return host.request(ProgramRequest::new(Request::UnloadProgram { slot })).map(|_| None);
     }
+    let request = |name, objects| Request::LoadProgram { slot, name, objects };
+    send_objects(host, objects, approved, request).map(Some)
+}
+
+/// Has a P4 VM verify a program without running it, and waits for the result. Returns the digest.
+pub(super) fn stage(
+    host: &mut impl ProgramHost,
+    slot: ProgramSlot,
+    objects: &Objects,
+) -> Result<[u8; 32], ClientError> {
+    send_objects(host, objects, None, |name, objects| Request::StageProgram { slot, name, objects })
+}
+
+fn send_objects(
+    host: &mut impl ProgramHost,
+    objects: &Objects,
+    approved: Option<[u8; 32]>,
+    request: impl FnOnce(String, Vec<u32>) -> Request,
+) -> Result<[u8; 32], ClientError> {
     let bytes = objects.concat();
     if bytes.len() > MAX_OBJECTS {
         let message = format!("the objects have {} bytes; at most {MAX_OBJECTS} are allowed", bytes.len());
@@ -143,10 +173,10 @@ pub(super) fn load(
     let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
     // Each length is at most MAX_OBJECTS, which is far below 2^32.
     let lengths = objects.iter().map(|o| o.len() as u32).collect();
-    let request = Request::LoadProgram { slot, name: "program".to_owned(), objects: lengths };
+    let request = request("program".to_owned(), lengths);
     let descriptors = &[fd.as_fd()];
     match host.request(ProgramRequest { request, approved, descriptors, timeout: VERIFY_TIMEOUT })? {
-        Reply::Loaded { digest, .. } => Ok(Some(digest)),
+        Reply::Loaded { digest, .. } => Ok(digest),
         _ => Err(ClientError::Unexpected),
     }
 }

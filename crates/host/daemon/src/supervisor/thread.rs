@@ -5,16 +5,17 @@ use super::cores::CorePlacement;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::pages::{Page, PageError};
+use super::plan::{self, Plan};
 use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
 use super::provision::{self, Objects, Pages};
-use super::{Answer, Command, LoadMode, SupervisorConfig, SupervisorReport, UNCHANGED};
+use super::{Answer, Command, SupervisorConfig, SupervisorReport};
 use crate::cgroup::Group;
-use crate::config::Vm;
 use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
+use p4shield_seal::TenantKey;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,23 +33,29 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The state of the thread.
 pub(super) struct SupervisorThread {
-    config: SupervisorConfig,
+    pub(super) config: SupervisorConfig,
     commands: Receiver<Command>,
     doorbell: Doorbell,
-    report: Arc<Mutex<SupervisorReport>>,
+    pub(super) report: Arc<Mutex<SupervisorReport>>,
     /// By VM: info page and log page. Empty until all of them exist.
-    pages: Vec<Pages>,
+    pub(super) pages: Vec<Pages>,
     /// By VM and direction: the configured program, with its digest once it is verified.
-    programs: Vec<[VerifiedProgram; 2]>,
-    epochs: Epochs,
+    pub(super) programs: Vec<[VerifiedProgram; 2]>,
+    pub(super) epochs: Epochs,
     group: Option<Group>,
-    process: Option<Process>,
+    pub(super) process: Option<Process>,
     started: Instant,
     pause: Duration,
-    channels: Channels,
+    pub(super) channels: Channels,
     cores: CorePlacement,
     /// Switches that run the programs themselves; empty unless the placement is `inline`.
-    switches: InlineSwitches,
+    pub(super) switches: InlineSwitches,
+    /// The key that the running P4 VM has.
+    pub(super) key: Option<TenantKey>,
+    /// A change of the configuration that is prepared.
+    pub(super) plan: Option<Plan>,
+    /// VMs that are no longer configured and that the P4 VM still has.
+    pub(super) leaving: Vec<u16>,
 }
 
 impl SupervisorThread {
@@ -68,13 +75,16 @@ impl SupervisorThread {
             channels: Channels::default(),
             cores: CorePlacement::default(),
             switches: InlineSwitches::default(),
+            key: None,
+            plan: None,
+            leaving: Vec::new(),
             config,
             commands,
             doorbell,
             report,
             pages: Vec::new(),
         };
-        thread.create_group();
+        thread.limit_group();
         thread.read_programs();
         // Agents and auditors may open the pages as soon as the daemon is ready. The start of the P4 VM tries
         // again and reports the error.
@@ -90,7 +100,13 @@ impl SupervisorThread {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create_group(&mut self) {
+    /// Returns why the program of a direction does not run.
+    pub(super) fn refusal(&self, vm: usize, direction: Direction) -> Option<String> {
+        self.report().refusals.get(vm)?[direction as usize].clone()
+    }
+
+    /// Creates the cgroup of the P4 VM, or sets its limits.
+    pub(super) fn limit_group(&mut self) {
         let t = &self.config.tenant;
         let group = self.config.cgroup.as_ref().map(|c| c.group(&t.name, t.memory, t.cpu_percent));
         match group.transpose() {
@@ -102,12 +118,7 @@ impl SupervisorThread {
     /// Creates the tenant's pages, unless they exist.
     fn create_pages(&mut self) -> Result<(), PageError> {
         if self.pages.is_empty() {
-            let pages = |vm: &Vm| {
-                let info = vm.info_page.as_ref().map(|p| Page::info(p, vm.page_owner)).transpose()?;
-                let log = vm.log_page.as_ref().map(|p| Page::log(p, vm.page_owner)).transpose()?;
-                Ok([info, log])
-            };
-            self.pages = self.config.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
+            self.pages = self.config.tenant.vms.iter().map(Page::of).collect::<Result<_, PageError>>()?;
         }
         Ok(())
     }
@@ -181,14 +192,50 @@ impl SupervisorThread {
     fn run_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Load { vm, direction, objects, mode, answer }) => {
-                    let result = self.replace_program(vm, direction, objects, mode);
-                    // An error means that the caller no longer waits.
-                    let _ = answer.send(result);
-                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
+                Ok(command) => self.execute(command),
             }
+        }
+    }
+
+    /// Executes a command. An error of sending its answer means that the caller no longer waits.
+    fn execute(&mut self, command: Command) {
+        match command {
+            Command::Load { vm, direction, objects, answer } => {
+                let _ = answer.send(self.replace_program(vm, direction, objects));
+            }
+            Command::Prepare { change, gate, begun, answer } => {
+                self.check_answers();
+                if gate.begin() {
+                    let _ = begun.send(());
+                    let _ = answer.send(self.prepare(*change));
+                }
+            }
+            Command::Commit(answer) => {
+                self.commit();
+                let _ = answer.send(());
+            }
+            Command::Finish(answer) => {
+                self.finish();
+                let _ = answer.send(());
+            }
+            Command::Discard => self.discard(),
+            Command::Adopt(change) => self.adopt(*change),
+            Command::Connect => {
+                self.config.connected = true;
+                self.check();
+            }
+            // `run_commands` ends the thread.
+            Command::Stop => {}
+        }
+    }
+
+    /// Replaces a P4 VM that does not answer.
+    fn check_answers(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        if let Err(e) = process.call(Request::Status, &[], ANSWER_TIMEOUT) {
+            self.replace(&e.to_string(), Duration::ZERO);
         }
     }
 
@@ -219,6 +266,7 @@ impl SupervisorThread {
     /// programs would judge without the VM's information, and no log would record their verdicts.
     fn start_process(&mut self) -> Result<Process, String> {
         self.create_pages().map_err(|e| pages_advice(&e))?;
+        self.key = plan::key_of(&self.config.tenant)?;
         let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
         let key = key.as_ref().map(AsFd::as_fd);
         let mut process =
@@ -255,11 +303,12 @@ impl SupervisorThread {
             }
         }
         self.channels.clear();
+        self.leaving.clear();
         self.channels.update(&self.config, process).map(|refusal| self.report().channels = refusal)
     }
 
     /// Checks the P4 VM: its faults at the mediator, the lanes' channels, and its status.
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         if let Some(fault) =
             self.process.as_ref().and_then(|_| self.config.attachment.fault(self.config.index))
         {
@@ -294,7 +343,7 @@ impl SupervisorThread {
     }
 
     /// Ends the P4 VM; the next round starts another. Until then the tenant's policy applies to its packets.
-    fn replace(&mut self, why: &str, grace: Duration) {
+    pub(super) fn replace(&mut self, why: &str, grace: Duration) {
         let Some(process) = self.process.take() else { return };
         self.config.attachment.detach_channels(self.config.index);
         let how = process.end(grace);
@@ -314,16 +363,23 @@ impl SupervisorThread {
         }
     }
 
+    /// Ends a healthy P4 VM; the next round starts another at once. Until then the tenant's policy applies to
+    /// its packets.
+    pub(super) fn restart(&mut self, why: &str) {
+        let Some(process) = self.process.take() else { return };
+        self.config.attachment.detach_channels(self.config.index);
+        let how = process.end(GRACE);
+        tracing::info!(tenant = self.config.tenant.name, "P4 VM is restarted: {why}; {how}");
+        let mut report = self.report();
+        report.state = State::Restarting;
+        (report.pid, report.p4vm) = (None, None);
+    }
+
     /// Loads a program and keeps it for the next P4 VM. A refused program changes nothing.
-    fn replace_program(&mut self, vm: u16, direction: Direction, objects: Objects, mode: LoadMode) -> Answer {
+    fn replace_program(&mut self, vm: u16, direction: Direction, objects: Objects) -> Answer {
         let (v, d) = (usize::from(vm), direction as usize);
         if self.programs.get(v).is_none() {
             return Err(format!("there is no VM {vm}"));
-        }
-        // A refused program is tried again: the cause may have been another than the program.
-        let unchanged = self.programs[v][d].objects == objects && self.report().refusals[v][d].is_none();
-        if mode == LoadMode::IfChanged && unchanged {
-            return Ok(UNCHANGED.to_owned());
         }
         let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let slot = ProgramSlot::new(vm, direction);
@@ -350,9 +406,8 @@ impl SupervisorThread {
 /// Describes why pages cannot be created, with a remedy.
 fn pages_advice(error: &PageError) -> String {
     format!(
-        "cannot create its pages: {}; free the path, or set another info_page or log_page and restart the \
-         daemon; the \
-         daemon tries again until then",
+        "cannot create its pages: {}; free the path, or set another info_page or log_page and run \
+         `p4shield reload`; the daemon tries again until then",
         chain(error)
     )
 }

@@ -20,6 +20,7 @@ use crate::attachment::{self, Attachment, ChannelEnd, InlineRequest, LaneKey, Pa
 use crate::config::{Config, Placement};
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
+use crate::text::chain;
 use crate::totals::Totals;
 use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Allowed, Headers, LaneId, Peer, Server, Setup, SwitchEvent, SwitchEvents};
@@ -33,17 +34,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// What the threads share.
 struct Shared {
-    config: Config,
+    config: RwLock<Arc<Config>>,
     registry: Mutex<SwitchRegistry>,
     pending: PendingRequests,
-    monitor: Option<Monitor>,
+    monitor: Mutex<Option<Arc<Monitor>>>,
     /// The newest contents of the database. Only the roles thread reads the monitor, as reading clears the
     /// change mark.
     database: Mutex<Option<Arc<p4shield_ovsdb::Switch>>>,
@@ -71,13 +72,13 @@ impl SwitchAttachment {
         let path = &config.daemon.attach_socket;
         let failed = DaemonError::listen(path);
         let lock = SocketLock::take(path)?;
-        let monitor = config.daemon.ovsdb.as_ref().map(Monitor::start).transpose().map_err(&failed)?;
+        let monitor = start_monitor(config).map_err(&failed)?;
         let (doorbell, wakeup) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let shared = Arc::new(Shared {
-            config: config.clone(),
+            config: RwLock::new(Arc::new(config.clone())),
             registry: Mutex::new(SwitchRegistry::new(&p4shield_attach::mediator_config(config))),
             pending: PendingRequests::default(),
-            monitor,
+            monitor: Mutex::new(monitor),
             database: Mutex::new(None),
             wakes: Mutex::new(Vec::new()),
             doorbell,
@@ -87,12 +88,19 @@ impl SwitchAttachment {
         let thread =
             std::thread::Builder::new().name("roles".into()).spawn(move || state.send_roles(&wakeup));
         let mut switches = Self { shared, server: None, roles: Some(thread.map_err(&failed)?), _lock: lock };
-        let daemon = &config.daemon;
-        let allowed = Allowed { uids: daemon.switch_uids.clone(), gids: daemon.switch_gids.clone() };
         let host = Arc::clone(&switches.shared);
-        switches.server = Some(Server::start(path, allowed, &Setup::from(config), host)?);
+        switches.server = Some(Server::start(path, allowed(config), &Setup::from(config), host)?);
         Ok(switches)
     }
+}
+
+/// Reads the database of Open vSwitch, if the configuration names one.
+fn start_monitor(config: &Config) -> std::io::Result<Option<Arc<Monitor>>> {
+    config.daemon.ovsdb.as_ref().map(|socket| Monitor::start(socket).map(Arc::new)).transpose()
+}
+
+fn allowed(config: &Config) -> Allowed {
+    Allowed { uids: config.daemon.switch_uids.clone(), gids: config.daemon.switch_gids.clone() }
 }
 
 impl Drop for SwitchAttachment {
@@ -111,19 +119,39 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn monitor(&self) -> Option<Arc<Monitor>> {
+        self.monitor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts another configuration in force for roles, tunnels and status.
+    fn set_config(&self, config: &Config) -> std::io::Result<()> {
+        if self.config().daemon.ovsdb != config.daemon.ovsdb {
+            let monitor = start_monitor(config)?;
+            *self.monitor.lock().unwrap_or_else(PoisonError::into_inner) = monitor;
+        }
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config.clone());
+        self.doorbell.ring();
+        Ok(())
+    }
+
     fn wake(&self) {
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
     }
 
-    fn roles(&self) -> PortRoles<'_> {
+    fn roles(&self) -> PortRoles {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        PortRoles::new(&self.config, database)
+        PortRoles::new(self.config(), database)
     }
 
     /// Sends each library the roles of its ports and the endpoints of tunnels whenever they change.
     fn send_roles(&self, wakeup: &Doorbell) {
         while !self.ending.load(Ordering::Acquire) {
-            let contents = self.monitor.as_ref().map(Monitor::snapshot);
+            let monitor = self.monitor();
+            let contents = monitor.as_ref().map(|m| m.snapshot());
             *self.database.lock().unwrap_or_else(PoisonError::into_inner) = contents;
             let roles = self.roles();
             let changed = self.registry().take_changed_tunnels(&roles);
@@ -135,7 +163,7 @@ impl Shared {
                 peer.role(port, role);
             }
             let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
-            fds.extend(self.monitor.as_ref().map(|m| PollFd::from_borrowed_fd(m.changed(), PollFlags::IN)));
+            fds.extend(monitor.as_ref().map(|m| PollFd::from_borrowed_fd(m.changed(), PollFlags::IN)));
             let _ = poll(&mut fds, None);
             wakeup.drain();
         }
@@ -165,9 +193,22 @@ impl SwitchEvents for Shared {
 }
 
 impl Attachment for SwitchAttachment {
+    fn check(&self, config: &Config) -> Result<(), String> {
+        Setup::from(config).mediator().map(drop).map_err(|e| chain(&e))
+    }
+
+    fn reconfigure(&self, config: &Config) -> Result<(), String> {
+        let Some(server) = &self.server else { return Ok(()) };
+        self.shared.registry().set_tenants(&p4shield_attach::mediator_config(config));
+        // The switches know a VM before roles and channels refer to it.
+        server.change_setup(&Setup::from(config)).map_err(|e| chain(&e))?;
+        server.change_allowed(allowed(config)).map_err(|e| chain(&e))?;
+        self.shared.set_config(config).map_err(|e| chain(&e))
+    }
+
     /// Returns none if programs run in the switches, which need no channels.
     fn lanes(&self) -> Vec<LaneKey> {
-        if self.shared.config.placement == Placement::Inline {
+        if self.shared.config().placement == Placement::Inline {
             return Vec::new();
         }
         self.shared.registry().lanes()
@@ -178,7 +219,7 @@ impl Attachment for SwitchAttachment {
     }
 
     fn packet_memory(&self, lane: LaneKey, tenant: usize) -> Option<PacketMemoryFile> {
-        self.shared.registry().shared_memory(lane, &self.shared.config, tenant)
+        self.shared.registry().shared_memory(lane, &self.shared.config(), tenant)
     }
 
     fn attach_channel(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
@@ -207,7 +248,7 @@ impl Attachment for SwitchAttachment {
     }
 
     fn inline_switches(&self) -> Vec<SwitchKey> {
-        if self.shared.config.placement == Placement::Inline {
+        if self.shared.config().placement == Placement::Inline {
             self.shared.registry().keys()
         } else {
             Vec::new()
@@ -236,9 +277,9 @@ impl Attachment for SwitchAttachment {
     fn switches(&self) -> attachment::SwitchesStatus {
         let roles = self.shared.roles();
         let connected = self.shared.registry().status(&roles);
-        let mut advice = roles.advice(&connected, self.shared.monitor.as_ref().map(Monitor::state));
+        let mut advice = roles.advice(&connected, self.shared.monitor().map(|m| m.state()));
         if connected.is_empty() {
-            let kind = self.shared.config.attachment.name();
+            let kind = self.shared.config().attachment.name();
             advice.push(format!(
                 "no switch is connected; set one up with `p4shield attach {kind}`, or read the reason in \
                  its log"

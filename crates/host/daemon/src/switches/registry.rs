@@ -9,7 +9,7 @@ use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Count, LaneId, Notice, Peer, PortId, PortInfo, QueueSide, SwitchEvent, UnownedCounts};
 use p4shield_channel::PacketMemory;
 use p4shield_control::printable;
-use p4shield_mediator::Config;
+use p4shield_mediator::{Config, VmRef};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ pub(super) struct SwitchRegistry {
     switches: Vec<SwitchRecord>,
     /// By tenant: the fault of a channel that has not been replaced since.
     faults: Vec<Option<String>>,
-    /// By tenant: the number of VMs; counters of others are ignored.
-    vms: Vec<usize>,
+    /// The tenants; counters of others are ignored.
+    tenants: Config,
     /// The counters of lanes that have ended.
     retired: Totals,
     /// The counters of lanes whose switch has disconnected, by session: it may reconnect and report the same
@@ -96,13 +96,29 @@ impl SwitchRegistry {
         Self {
             switches: Vec::new(),
             faults: vec![None; config.tenants.len()],
-            vms: config.tenants.iter().map(|t| t.vms.len()).collect(),
+            tenants: config.clone(),
             retired: Totals::new(config),
             parked: HashMap::new(),
             next_lane: 0,
             next_switch: 0,
             announced_memory: None,
         }
+    }
+
+    /// Changes the tenants. Those that are gone leave no counts, faults or channels at their numbers.
+    pub(super) fn set_tenants(&mut self, config: &Config) {
+        let before = std::mem::replace(&mut self.tenants, config.clone());
+        let keeps = |tenant: u16, vm: u16| config.keeps_vm(&before, VmRef { tenant, vm });
+        let lanes = self.switches.iter_mut().flat_map(|s| s.lanes.values_mut());
+        for lane in lanes {
+            lane.counted.counts.retain(|&(tenant, vm, _), _| keeps(tenant, vm));
+            lane.channels.resize(config.tenants.len(), None);
+        }
+        for counted in self.parked.values_mut() {
+            counted.counts.retain(|&(tenant, vm, _), _| keeps(tenant, vm));
+        }
+        self.retired.set_tenants(&before, config);
+        self.faults.resize(config.tenants.len(), None);
     }
 
     pub(super) fn apply(&mut self, peer: &Arc<Peer>, heard: SwitchEvent) -> RegistryChange {
@@ -177,8 +193,9 @@ impl SwitchRegistry {
                 let counted = &mut switch.lanes.get_mut(&lane)?.counted;
                 counted.unowned = unowned;
                 for c in counts {
-                    let vms = self.vms.get(usize::from(c.tenant)).copied().unwrap_or(0);
-                    if usize::from(c.vm) < vms && c.direction < 2 {
+                    let tenant = self.tenants.tenants.get(usize::from(c.tenant));
+                    let vm = tenant.and_then(|t| t.vms.get(usize::from(c.vm)));
+                    if vm.is_some_and(|vm| !vm.name.is_empty()) && c.direction < 2 {
                         counted.counts.insert((c.tenant, c.vm, c.direction), c);
                     }
                 }
@@ -293,7 +310,7 @@ impl SwitchRegistry {
     }
 
     /// Returns the ports whose role has changed since it was last sent, and marks it as sent.
-    pub(super) fn take_changed_roles(&mut self, roles: &PortRoles<'_>) -> Vec<(Arc<Peer>, PortId, Role)> {
+    pub(super) fn take_changed_roles(&mut self, roles: &PortRoles) -> Vec<(Arc<Peer>, PortId, Role)> {
         let mut changed = Vec::new();
         for switch in &mut self.switches {
             for (&id, port) in &mut switch.ports {
@@ -308,7 +325,7 @@ impl SwitchRegistry {
 
     /// Returns the switches whose endpoints of tunnels have changed since they were last sent, and marks them
     /// as sent.
-    pub(super) fn take_changed_tunnels(&mut self, roles: &PortRoles<'_>) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
+    pub(super) fn take_changed_tunnels(&mut self, roles: &PortRoles) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
         let changed = self.switches.iter_mut().filter_map(|switch| {
             let tunnels = Some(roles.tunnels(&switch.peer.application));
             if switch.sent_tunnels == tunnels {
@@ -320,13 +337,13 @@ impl SwitchRegistry {
         changed.collect()
     }
 
-    pub(super) fn status(&self, roles: &PortRoles<'_>) -> Vec<SwitchStatus> {
+    pub(super) fn status(&self, roles: &PortRoles) -> Vec<SwitchStatus> {
         self.switches.iter().map(|s| s.status(roles)).collect()
     }
 }
 
 impl SwitchRecord {
-    fn status(&self, roles: &PortRoles<'_>) -> SwitchStatus {
+    fn status(&self, roles: &PortRoles) -> SwitchStatus {
         let (mut bypasses, unmediated, mut notes) = by_kind(&self.remarks);
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
@@ -352,7 +369,7 @@ impl SwitchRecord {
         &self,
         port: &PortRecord,
         [queues, transmit_queues]: [usize; 2],
-        roles: &PortRoles<'_>,
+        roles: &PortRoles,
     ) -> PortStatus {
         let (bypasses, mut unmediated, notes) = by_kind(&port.remarks);
         if queues + transmit_queues == 0 && unmediated.is_empty() {

@@ -14,13 +14,13 @@ const OVS: &str = "ovs-vswitchd";
 const EVERY_ADDRESS_OF_THE_HOST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What configuration and database say at one time.
-pub(super) struct PortRoles<'c> {
-    config: &'c Config,
+pub(super) struct PortRoles {
+    config: Arc<Config>,
     switch: Option<Arc<Switch>>,
 }
 
-impl<'c> PortRoles<'c> {
-    pub(super) const fn new(config: &'c Config, switch: Option<Arc<Switch>>) -> Self {
+impl PortRoles {
+    pub(super) const fn new(config: Arc<Config>, switch: Option<Arc<Switch>>) -> Self {
         Self { config, switch }
     }
 
@@ -224,8 +224,8 @@ role = "uplink"
 
     #[test]
     fn ports_are_found_by_name_by_device_and_by_iface_id() {
-        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
-        let roles = PortRoles::new(&config, Some(switch()));
+        let config = Arc::new(Config::parse(Path::new("p4shield.toml"), TEXT).unwrap());
+        let roles = PortRoles::new(Arc::clone(&config), Some(switch()));
         let web = Role::Vm(VmRef { tenant: 0, vm: 0 });
         assert_eq!(roles.of("ovs-vswitchd", &port("/run/vm0.sock")), (web, Some("vhu0")));
         assert_eq!(roles.of("ovs-vswitchd", &port("net_af_packet0")), (Role::Uplink, Some("dpdk0")));
@@ -234,13 +234,16 @@ role = "uplink"
         assert_eq!(roles.of("dpdk-testpmd", &port("/run/vm0.sock")), (Role::Shared, None));
         assert_eq!(roles.of("dpdk-testpmd", &port("dpdk0")), (Role::Uplink, None));
         assert_eq!(roles.names(web), ("vm", Some("alice".into()), Some("web".into())));
-        assert_eq!(PortRoles::new(&config, None).of("ovs-vswitchd", &port("x")), (Role::Shared, None));
+        assert_eq!(
+            PortRoles::new(Arc::clone(&config), None).of("ovs-vswitchd", &port("x")),
+            (Role::Shared, None)
+        );
     }
 
     #[test]
     fn bypasses_are_reported_with_a_remedy() {
-        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
-        let roles = PortRoles::new(&config, Some(switch()));
+        let config = Arc::new(Config::parse(Path::new("p4shield.toml"), TEXT).unwrap());
+        let roles = PortRoles::new(Arc::clone(&config), Some(switch()));
         let seen =
             |name: &str| PortStatus { interface: Some(name.into()), mediated: true, ..PortStatus::default() };
         let bypass = PortStatus { bypasses: vec!["rte_flow rule 7".into()], ..seen("dpdk0") };
@@ -260,13 +263,13 @@ role = "uplink"
 
     #[test]
     fn a_vhost_user_port_without_a_guest_is_not_reported() {
-        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
+        let config = Arc::new(Config::parse(Path::new("p4shield.toml"), TEXT).unwrap());
         let advice = |link_up| {
             let kind = Kind::VhostUserClient;
             let vhost = Interface { name: "vhu0".into(), kind, link_up, ..switch().interfaces[2].clone() };
             let switch = Switch { interfaces: vec![vhost], ..Switch::default() };
             let ovs = SwitchStatus { application: "ovs-vswitchd".into(), ..SwitchStatus::default() };
-            PortRoles::new(&config, Some(Arc::new(switch))).advice(&[ovs], None)
+            PortRoles::new(Arc::clone(&config), Some(Arc::new(switch))).advice(&[ovs], None)
         };
         assert_eq!(advice(Some(false)), Vec::<String>::new());
         assert_eq!(advice(Some(true)).len(), 1, "the guest's packets are not mediated");
@@ -281,10 +284,10 @@ role = "uplink"
             ..Interface::default()
         };
         let text = format!("{TEXT}[[tunnel]]\ntype = \"geneve\"\naddress = \"192.0.2.7\"\n");
-        let config = Config::parse(Path::new("p4shield.toml"), &text).unwrap();
+        let config = Arc::new(Config::parse(Path::new("p4shield.toml"), &text).unwrap());
         let known = |interfaces, encap_ips: Vec<IpAddr>| {
             let switch = Switch { interfaces, encap_ips, ..Switch::default() };
-            PortRoles::new(&config, Some(Arc::new(switch))).tunnels("ovs-vswitchd")
+            PortRoles::new(Arc::clone(&config), Some(Arc::new(switch))).tunnels("ovs-vswitchd")
         };
         let at = |kind: TunnelKind, address: Option<[u8; 4]>, port| Tunnel {
             kind,
@@ -310,6 +313,6 @@ role = "uplink"
             known(many, vec![]),
             [at(TunnelKind::Vxlan, None, 4789), at(TunnelKind::Geneve, None, 6081)]
         );
-        assert_eq!(PortRoles::new(&config, None).tunnels("dpdk-testpmd"), [configured]);
+        assert_eq!(PortRoles::new(Arc::clone(&config), None).tunnels("dpdk-testpmd"), [configured]);
     }
 }

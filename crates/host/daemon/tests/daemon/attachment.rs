@@ -19,7 +19,8 @@ const IN_FLIGHT: usize = 64;
 /// The attachment.
 pub(crate) struct TestAttachment {
     mediator: Mutex<Mediator<Vec<u8>>>,
-    counters: Arc<Counters>,
+    counters: Mutex<Arc<Counters>>,
+    config: Mutex<Config>,
     /// The newest channel of each tenant, for tests that corrupt it.
     pub(crate) channels: Mutex<Vec<Option<SharedMemory>>>,
     ending: AtomicBool,
@@ -30,7 +31,8 @@ impl TestAttachment {
     pub(crate) fn new(config: &Config) -> Arc<Self> {
         let mediator = Mediator::new(config).unwrap();
         Arc::new(Self {
-            counters: mediator.counters(),
+            counters: Mutex::new(mediator.counters()),
+            config: Mutex::new(config.clone()),
             mediator: Mutex::new(mediator),
             channels: Mutex::new(config.tenants.iter().map(|_| None).collect()),
             ending: AtomicBool::new(false),
@@ -44,7 +46,11 @@ impl TestAttachment {
 
     /// Returns the ingress counters of a tenant's VM.
     pub(crate) fn tally(&self, tenant: usize) -> DirectionCounts {
-        self.counters.tenants[tenant].vms[0].direction(Direction::Ingress).read()
+        self.counters().tenants[tenant].vms[0].direction(Direction::Ingress).read()
+    }
+
+    fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters.lock().unwrap())
     }
 
     /// Sends packets to the first VM of each tenant until the value is dropped.
@@ -54,10 +60,10 @@ impl TestAttachment {
     }
 
     fn send(&self) {
-        let tenants = self.counters.tenants.len() as u16;
         while !self.ending.load(Ordering::Acquire) {
             let mut mediator = self.mediator.lock().unwrap();
-            for tenant in 0..tenants {
+            let names: Vec<_> = self.counters().tenants.iter().map(|t| t.name.clone()).collect();
+            for (tenant, _) in (0..).zip(names).filter(|(_, name)| !name.is_empty()) {
                 let vm = VmRef { tenant, vm: 0 };
                 let packet = udp([10, 0, 0, 99], [10, 0, 0, tenant as u8 + 1]);
                 let port = PortSpec {
@@ -81,6 +87,18 @@ impl TestAttachment {
 }
 
 impl Attachment for TestAttachment {
+    fn reconfigure(&self, config: &p4shield_daemon::config::Config) -> Result<(), String> {
+        let config = p4shield_attach::mediator_config(config);
+        let mut mediator = self.mediator.lock().unwrap();
+        let before = std::mem::replace(&mut *self.config.lock().unwrap(), config.clone());
+        let mut new = Mediator::successor(&config, &before).unwrap();
+        new.inherit(&mut mediator);
+        *self.counters.lock().unwrap() = new.counters();
+        *mediator = new;
+        self.channels.lock().unwrap().resize_with(config.tenants.len(), || None);
+        Ok(())
+    }
+
     fn lanes(&self) -> Vec<LaneKey> {
         vec![LaneKey(0)]
     }
@@ -94,9 +112,11 @@ impl Attachment for TestAttachment {
     }
 
     fn detach_channels(&self, tenant: usize) {
-        self.channels.lock().unwrap()[tenant] = None;
         let now = self.now();
-        self.mediator.lock().unwrap().replace_channel(now, tenant, None).unwrap();
+        if let Some(channel) = self.channels.lock().unwrap().get_mut(tenant) {
+            *channel = None;
+            self.mediator.lock().unwrap().replace_channel(now, tenant, None).unwrap();
+        }
     }
 
     fn fault(&self, tenant: usize) -> Option<String> {
@@ -104,7 +124,7 @@ impl Attachment for TestAttachment {
     }
 
     fn totals(&self) -> Totals {
-        Totals::of(&self.counters)
+        Totals::of(&self.counters())
     }
 }
 

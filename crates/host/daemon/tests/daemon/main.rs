@@ -7,6 +7,7 @@
 
 mod attachment;
 mod attacks;
+mod changes;
 mod epochs;
 mod fixture;
 mod operations;
@@ -19,8 +20,15 @@ use p4shield_runtime::sandbox::Limits;
 
 type Test = (&'static str, fn());
 
-const TESTS: &[&[Test]] =
-    &[operations::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS, verified::TESTS];
+const TESTS: &[&[Test]] = &[
+    operations::TESTS,
+    changes::TESTS,
+    attacks::TESTS,
+    epochs::TESTS,
+    wires::TESTS,
+    switches::TESTS,
+    verified::TESTS,
+];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();

@@ -52,7 +52,9 @@ fn swapped() {
     let (_daemon, switch, verified) = started(&fixture);
     std::fs::copy(fixture.at("unsafe.o"), fixture.at("pass.o")).unwrap();
     // A reload reads the file again and refuses it.
-    let error = api::ask(&fixture.at("daemon.sock"), &api::Command::Reload).unwrap_err().to_string();
+    let error = api::ask(&fixture.at("daemon.sock"), &api::Command::Reload { dry_run: false })
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("alice web ingress"), "{error}");
     assert_eq!(program(&fixture).as_ref(), Some(&verified));
     switch.flows(ALICE, 500);

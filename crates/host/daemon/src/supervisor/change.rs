@@ -1,0 +1,240 @@
+//! A change of a tenant's configuration while its P4 VM runs, in two steps.
+//!
+//! [`SupervisorThread::prepare`] does everything that may fail: it reads the key, creates pages, and has the
+//! P4 VM verify programs without running them. If any tenant's preparation fails, all are discarded.
+//! [`SupervisorThread::commit`] then makes the change before the switch knows new VMs, and
+//! [`SupervisorThread::finish`] removes VMs after the switch has forgotten them.
+//!
+//! A P4 VM that does not answer, or fails on the way, is replaced; the next one gets the new configuration.
+
+use super::inline::VerifiedProgram;
+use super::pages::{Page, PageError};
+use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, key_of, slots};
+use super::process::{ANSWER_TIMEOUT, is_recoverable};
+use super::provision::{self, Objects, Pages};
+use super::thread::SupervisorThread;
+use crate::config::{Tenant, Vm};
+use crate::text::chain;
+use p4shield_abi::Direction;
+use p4shield_control::{ClientError, ProgramSlot, Request};
+use p4shield_seal::TenantKey;
+
+impl SupervisorThread {
+    /// Whether a running P4 VM cannot take the change.
+    fn needs_restart(&self, change: &TenantChange, key: Option<&TenantKey>) -> bool {
+        let of_process = |t: &Tenant| (t.no_program, t.age_limit, t.log_interval, t.budget);
+        let other_key = self.key.as_ref().map(TenantKey::expose) != key.map(TenantKey::expose);
+        other_key
+            || self.config.command != change.command
+            || of_process(&self.config.tenant) != of_process(&change.tenant)
+    }
+
+    /// Does what may fail, and remembers the rest for [`Self::commit`].
+    ///
+    /// # Errors
+    /// Why the change is refused. Nothing has changed.
+    pub(super) fn prepare(&mut self, change: TenantChange) -> Result<ChangeSummary, String> {
+        self.discard();
+        let key = key_of(&change.tenant)?;
+        let restart = self.needs_restart(&change, key.as_ref());
+        let mut plan = Plan { change, restart, pages: Vec::new(), staged: Vec::new(), unloaded: Vec::new() };
+        let mut summary = ChangeSummary { restarts: restart && self.process.is_some(), ..Default::default() };
+        if self.process.is_some() {
+            plan.pages = self.new_pages(&plan.change.tenant).map_err(|e| chain(&e))?;
+            if let Err(refusal) = self.stage_all(&mut plan, &mut summary) {
+                self.discard();
+                return Err(refusal);
+            }
+        }
+        self.plan = Some(plan);
+        Ok(summary)
+    }
+
+    /// Creates the pages of VMs that are new or have other pages.
+    fn new_pages(&self, tenant: &Tenant) -> Result<Vec<Option<Pages>>, PageError> {
+        let old = &self.config.tenant.vms;
+        let pages = |(v, vm): (usize, &Vm)| {
+            let kept = vm.is_vacant() || is_same(old.get(v), vm);
+            (!kept).then(|| Page::of(vm)).transpose()
+        };
+        tenant.vms.iter().enumerate().map(pages).collect()
+    }
+
+    /// Has the P4 VM verify all programs that are new.
+    fn stage_all(&mut self, plan: &mut Plan, summary: &mut ChangeSummary) -> Result<(), String> {
+        for (v, d) in slots(&plan.change.tenant) {
+            let (slot, vm) = (ProgramSlot::new(v as u16, d), &plan.change.tenant.vms[v]);
+            let objects = &plan.change.programs[v][d as usize];
+            let old = self.programs.get(v).map(|p| &p[d as usize]);
+            let kept = is_same(self.config.tenant.vms.get(v), vm);
+            let unchanged = kept && old.is_some_and(|old| old.objects == *objects);
+            if objects.is_empty() {
+                plan.unloaded.extend((kept && !unchanged).then_some(slot));
+                continue;
+            }
+            if unchanged && self.refusal(v, d).is_none() {
+                summary.unchanged += 1;
+                continue;
+            }
+            let Some(process) = &mut self.process else { return Ok(()) };
+            match provision::stage(process, slot, objects) {
+                Ok(digest) => {
+                    plan.staged.push((slot, Some(digest)));
+                    summary.replaced += 1;
+                }
+                Err(e) if is_recoverable(&e) => {
+                    let name = &plan.change.tenant.name;
+                    let refusal = format!("{name} {} {}: {e}", vm.name, d.name());
+                    if !unchanged {
+                        return Err(refusal);
+                    }
+                    summary.refused.push(refusal);
+                }
+                // The next P4 VM gets the new programs.
+                Err(e) => self.replace(&e.to_string(), std::time::Duration::ZERO),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a prepared change.
+    pub(super) fn discard(&mut self) {
+        if self.plan.take().is_some_and(|plan| !plan.staged.is_empty())
+            && let Some(process) = &mut self.process
+        {
+            // A P4 VM that fails here is replaced at the next check.
+            let _ = process.call(Request::Discard, &[], ANSWER_TIMEOUT);
+        }
+    }
+
+    /// Makes the prepared change, but for VMs that are removed.
+    pub(super) fn commit(&mut self) {
+        let Some(plan) = self.plan.take() else { return };
+        let Plan { change, restart, pages, staged, unloaded } = plan;
+        let TenantChange { tenant, command, programs } = change;
+        self.take_programs(&tenant, programs, &staged);
+        let old = std::mem::replace(&mut self.config.tenant, tenant);
+        self.config.command = command;
+        self.limit_group();
+        self.leaving = gone(&old, &self.config.tenant);
+        if self.process.is_none() || restart {
+            self.take_pages(pages);
+            return self.restart("its configuration changed");
+        }
+        if let Err(e) = self.apply(&old, pages, &unloaded) {
+            return self.replace(&e.to_string(), std::time::Duration::ZERO);
+        }
+        self.check();
+    }
+
+    /// Takes a change without preparation: the P4 VM does not answer and is replaced.
+    pub(super) fn adopt(&mut self, change: TenantChange) {
+        self.discard();
+        let same = self.config.tenant == change.tenant && self.config.command == change.command;
+        let objects = self.programs.iter().map(|p| p.each_ref().map(|p| &p.objects));
+        if same && objects.eq(change.programs.iter().map(|p| p.each_ref())) {
+            return;
+        }
+        let pages = self.new_pages(&change.tenant).unwrap_or_else(|error| {
+            tracing::error!(tenant = change.tenant.name, "{}", chain(&error));
+            Vec::new()
+        });
+        self.plan = Some(Plan { change, restart: true, pages, staged: Vec::new(), unloaded: Vec::new() });
+        self.commit();
+    }
+
+    /// Removes the VMs that the switch has forgotten.
+    pub(super) fn finish(&mut self) {
+        for vm in std::mem::take(&mut self.leaving) {
+            let Some(process) = &mut self.process else { return };
+            match process.call(Request::RemoveVm { vm }, &[], ANSWER_TIMEOUT) {
+                Err(e) if !is_recoverable(&e) => {
+                    return self.replace(&e.to_string(), std::time::Duration::ZERO);
+                }
+                // The P4 VM may be a new one, which does not know the VM.
+                _ => {}
+            }
+        }
+    }
+
+    /// Stores the programs of the new configuration, with the digests that are known.
+    fn take_programs(
+        &mut self,
+        tenant: &Tenant,
+        programs: Vec<[Objects; 2]>,
+        staged: &[(ProgramSlot, Option<[u8; 32]>)],
+    ) {
+        let mut report = self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        report.refusals.resize(tenant.vms.len(), [None, None]);
+        self.programs.resize(tenant.vms.len(), Default::default());
+        for ((v, new), old) in programs.into_iter().enumerate().zip(&mut self.programs) {
+            for (d, objects) in Direction::ALL.into_iter().zip(new) {
+                let slot = ProgramSlot::new(v as u16, d);
+                let program = &mut old[d as usize];
+                if let Some((_, digest)) = staged.iter().find(|(s, _)| *s == slot) {
+                    *program = VerifiedProgram { objects, digest: *digest };
+                    report.refusals[v][d as usize] = None;
+                } else if program.objects != objects {
+                    *program = VerifiedProgram { objects, digest: None };
+                    report.refusals[v][d as usize] = None;
+                }
+            }
+        }
+    }
+
+    /// Replaces the pages of VMs that are new, have other pages or are gone.
+    fn take_pages(&mut self, new: Vec<Option<Pages>>) {
+        // Without pages there is no P4 VM; the next start creates all.
+        if self.pages.is_empty() {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.pages);
+        old.resize_with(self.config.tenant.vms.len().max(old.len()), Default::default);
+        for (v, (vm, new)) in self.config.tenant.vms.iter().zip(new).enumerate() {
+            self.pages.push(match new {
+                Some(mut pages) => {
+                    let pages_of_all = old.iter_mut().flatten().flatten();
+                    pages_of_all
+                        .for_each(|old| pages.iter_mut().flatten().for_each(|new| old.hand_over(new)));
+                    pages
+                }
+                None if vm.is_vacant() => Default::default(),
+                None => std::mem::take(&mut old[v]),
+            });
+        }
+    }
+
+    /// Changes the running P4 VM.
+    fn apply(
+        &mut self,
+        old: &Tenant,
+        pages: Vec<Option<Pages>>,
+        unloaded: &[ProgramSlot],
+    ) -> Result<(), ClientError> {
+        let min_epoch = self.epochs.reserve();
+        let changed: Vec<_> = pages.iter().map(Option::is_some).collect();
+        self.take_pages(pages);
+        let inline = self.config.inline;
+        let Some(process) = &mut self.process else { return Ok(()) };
+        process.call(Request::RaiseEpoch { min_epoch }, &[], ANSWER_TIMEOUT)?;
+        for v in (0..changed.len()).filter(|v| changed[*v]) {
+            if old.vms.get(v).is_some_and(|vm| !vm.is_vacant()) {
+                process.call(Request::RemoveVm { vm: v as u16 }, &[], ANSWER_TIMEOUT)?;
+            }
+            let pages = self.pages.get(v).filter(|_| !inline);
+            provision::set_vm(process, v, &self.config.tenant.vms[v], pages)?;
+        }
+        provision::expect_programs(process, &self.config)?;
+        process.call(Request::Commit, &[], ANSWER_TIMEOUT)?;
+        for slot in unloaded {
+            process.call(Request::UnloadProgram { slot: *slot }, &[], ANSWER_TIMEOUT)?;
+        }
+        self.epochs.settle();
+        if old.geometry != self.config.tenant.geometry {
+            self.channels.detach_all(process)?;
+        }
+        // Switches that run the programs themselves are provisioned anew.
+        self.switches.forget();
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! A change of a tenant's configuration, and what its preparation found.
+
+use super::process::P4VmCommand;
+use super::provision::{Objects, Pages};
+use crate::config::{Tenant, Vm};
+use crate::text::chain;
+use p4shield_abi::Direction;
+use p4shield_control::ProgramSlot;
+use p4shield_seal::TenantKey;
+
+/// What changes for a tenant.
+#[derive(Clone)]
+pub(crate) struct TenantChange {
+    pub(crate) tenant: Tenant,
+    pub(crate) command: P4VmCommand,
+    /// By VM and direction: the configured objects.
+    pub(crate) programs: Vec<[Objects; 2]>,
+}
+
+/// What a change will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChangeSummary {
+    pub(crate) replaced: usize,
+    pub(crate) unchanged: usize,
+    /// Whether the P4 VM is replaced.
+    pub(crate) restarts: bool,
+    /// Unchanged programs that the P4 VM refuses, as before.
+    pub(crate) refused: Vec<String>,
+}
+
+/// A change that is prepared.
+pub(super) struct Plan {
+    pub(super) change: TenantChange,
+    pub(super) restart: bool,
+    /// By VM: the pages of VMs that are new or have other pages.
+    pub(super) pages: Vec<Option<Pages>>,
+    /// Programs that the P4 VM has verified, with their digests.
+    pub(super) staged: Vec<(ProgramSlot, Option<[u8; 32]>)>,
+    /// Programs to unload.
+    pub(super) unloaded: Vec<ProgramSlot>,
+}
+
+/// Whether the P4 VM can keep its state of a VM.
+pub(super) fn is_same(old: Option<&Vm>, new: &Vm) -> bool {
+    let parts = |vm: &Vm| (vm.name.clone(), vm.info_page.clone(), vm.log_page.clone(), vm.page_owner);
+    old.is_some_and(|old| parts(old) == parts(new))
+}
+
+/// Reads a tenant's key.
+pub(super) fn key_of(tenant: &Tenant) -> Result<Option<TenantKey>, String> {
+    tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))
+}
+
+/// Returns the directions of all VMs.
+pub(super) fn slots(tenant: &Tenant) -> Vec<(usize, Direction)> {
+    tenant.numbered_vms().flat_map(|(v, _)| Direction::ALL.map(|d| (v, d))).collect()
+}
+
+/// Returns the numbers of the VMs that `new` does not have.
+pub(super) fn gone(old: &Tenant, new: &Tenant) -> Vec<u16> {
+    let is_gone = |v: &usize| new.vms.get(*v).is_none_or(Vm::is_vacant);
+    old.numbered_vms().map(|(v, _)| v).filter(is_gone).map(|v| v as u16).collect()
+}

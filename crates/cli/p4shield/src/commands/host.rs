@@ -14,8 +14,8 @@ use super::verify;
 /// Run the host daemon
 ///
 /// Runs a P4 VM for each tenant, serves the wires and the switches that load P4 Shield's library, and
-/// answers `p4shield status`, `metrics` and `program`. SIGTERM and SIGINT stop it; at SIGHUP it
-/// reloads the programs of the configuration.
+/// answers `p4shield status`, `metrics`, `program` and `reload`. SIGTERM and SIGINT stop it; at SIGHUP it
+/// applies what changed in the configuration.
 ///
 /// Examples:
 ///
@@ -111,7 +111,7 @@ enum ProgramCommand {
         socket: Socket,
     },
     /// Remove a program; the tenant's `no_program` then applies (with `skip` packets are dropped until
-    /// the daemon restarts without the program in its configuration)
+    /// the program is removed from the configuration and `p4shield reload` has run)
     Unload {
         /// The tenant
         tenant: String,

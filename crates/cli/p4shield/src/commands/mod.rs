@@ -11,6 +11,7 @@ mod host;
 mod identity;
 mod keygen;
 mod p4vm;
+mod reload;
 mod test;
 mod verify;
 
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     VerifyChild(verify::Child),
     Run(host::Run),
     Status(host::ShowStatus),
+    Reload(reload::Reload),
     Metrics(host::Metrics),
     Attach(attach::Attach),
     Detach(attach::Detach),
@@ -57,6 +59,7 @@ impl Command {
             Self::VerifyChild(a) => a.run(),
             Self::Run(a) => a.run(),
             Self::Status(a) => a.run(),
+            Self::Reload(a) => a.run(),
             Self::Metrics(a) => a.run(),
             Self::Attach(a) => a.run(),
             Self::Detach(a) => a.run(),

@@ -1,0 +1,466 @@
+//! An operator's week in fast motion: the configuration changes in random order while real switches carry
+//! pings and TCP. The tenants that a change does not concern lose nothing.
+//!
+//! `P4SHIELD_CHANGES` sets the number of changes for each attachment, `P4SHIELD_SEED` their order.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use common::{code, p4shield, stderr, stdout};
+use p4shield_testbed::{Guarded, NetNs, OpenVswitch, Switch, leftover, process, wait_until};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One cloud at a time: each has a polling switch.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The machines: name, interface on the host, address. The first is no VM.
+const MACHINES: [(&str, &str, &str); 5] = [
+    ("client", "c0", "10.9.6.9"),
+    ("web", "a0", "10.9.6.1"),
+    ("app", "a1", "10.9.6.2"),
+    ("db", "b0", "10.9.6.3"),
+    ("mail", "d0", "10.9.6.4"),
+];
+
+/// Drops what comes from a port that does not exist; `@PORT@` makes the programs different.
+const PROGRAM: &str = "#include <ubpf_model.p4>
+header ethernet_t { bit<96> addresses; bit<16> type; }
+struct headers_t { ethernet_t ethernet; }
+struct metadata_t {}
+parser p(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
+    state start { packet.extract(hdr.ethernet); transition accept; }
+}
+control c(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
+    apply { if (hdr.ethernet.type == @TYPE@) { mark_to_drop(); } }
+}
+control d(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.ethernet); } }
+ubpf(p(), c(), d()) main;
+";
+
+/// What connects the machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attachment {
+    Xsk,
+    Dpdk,
+    Wire,
+}
+
+impl Attachment {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Xsk => "xsk",
+            Self::Dpdk => "dpdk",
+            Self::Wire => "wire",
+        }
+    }
+
+    /// The name of a machine's port in the configuration.
+    fn port(self, interface: &str) -> String {
+        if self == Self::Dpdk { format!("net_af_packet_{interface}") } else { interface.to_owned() }
+    }
+}
+
+/// What an operator may change; db is bob's and never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Configuration {
+    deadline: u32,
+    fail: &'static str,
+    max_held: u32,
+    program: usize,
+    alias: bool,
+    app: bool,
+    carol: bool,
+    uplink: bool,
+    budget: u32,
+}
+
+impl Configuration {
+    const START: Self = Self {
+        deadline: 500,
+        fail: "drop",
+        max_held: 4096,
+        program: 0,
+        alias: false,
+        app: false,
+        carol: false,
+        uplink: false,
+        budget: 100_000,
+    };
+
+    /// Changes one thing at random; returns whether alice's P4 VM must restart for it.
+    fn change(&mut self, random: &mut u64, gentle: bool) -> bool {
+        let mut below = |n: u64| {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*random >> 33) % n
+        };
+        match below(if gentle { 8 } else { 9 }) {
+            0 => self.deadline = 400 + below(200) as u32,
+            1 => self.fail = if self.fail == "drop" { "pass" } else { "drop" },
+            2 => self.max_held = 512 << below(4),
+            3 => self.program = 1 - self.program,
+            4 => self.alias = !self.alias,
+            5 => self.app = !self.app,
+            6 => self.carol = !self.carol,
+            7 => self.uplink = !self.uplink,
+            _ => {
+                self.budget += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn text(&self, attachment: Attachment) -> String {
+        let tenant = |name: &str, settings: &str| {
+            format!("[[tenant]]\nname = \"{name}\"\ndeadline = \"500ms\"\n{settings}")
+                .replace(if settings.contains("deadline") { "deadline = \"500ms\"\n" } else { "\0" }, "")
+        };
+        let vm = |name: &str, addresses: &str, program: usize| {
+            format!(
+                "[[tenant.vm]]\nname = \"{name}\"\naddresses = [{addresses}]\n\
+                 ingress = [\"program{program}.o\"]\negress = [\"program0.o\"]\n"
+            )
+        };
+        let Self { deadline, fail, max_held, program, budget, .. } = self;
+        let mut text = format!(
+            "attachment = \"{}\"\n[daemon]\nsocket = \"p4shield.sock\"\nattach_socket = \"attach.sock\"\n",
+            attachment.name()
+        );
+        text += &tenant("bob", "");
+        text += &vm("db", "\"10.9.6.3\"", 0);
+        if self.carol {
+            text += &tenant("carol", "fail = \"pass\"\n");
+            text += &vm("mail", "\"10.9.6.4\"", 1);
+        }
+        text += &tenant(
+            "alice",
+            &format!(
+                "deadline = \"{deadline}ms\"\nfail = \"{fail}\"\nmax_held = {max_held}\nbudget = {budget}\n"
+            ),
+        );
+        let alias = if self.alias { "\"10.9.6.1\", \"10.9.6.101\"" } else { "\"10.9.6.1\"" };
+        text += &vm("web", alias, *program);
+        if self.app {
+            text += &vm("app", "\"10.9.6.2\"", *program);
+        }
+        let mut ends = vec![("b0", "bob", "db"), ("a0", "alice", "web")];
+        ends.extend(self.app.then_some(("a1", "alice", "app")));
+        ends.extend(self.carol.then_some(("d0", "carol", "mail")));
+        for (interface, tenant, vm) in ends {
+            text += &match attachment {
+                Attachment::Wire => format!(
+                    "[[wire]]\nvm_interface = \"{interface}\"\nswitch_interface = \"{interface}-sw\"\n"
+                ),
+                _ => format!("[[port]]\nname = \"{}\"\n", attachment.port(interface)),
+            };
+            text += &format!("tenant = \"{tenant}\"\nvm = \"{vm}\"\n");
+        }
+        if self.uplink && attachment != Attachment::Wire {
+            text += &format!("[[port]]\nname = \"{}\"\nrole = \"uplink\"\n", attachment.port("c0"));
+        }
+        text
+    }
+}
+
+/// The switch of a cloud.
+enum Carrier {
+    Ovs(OpenVswitch),
+    Bridge,
+}
+
+/// Fields are dropped in order: the switch before the namespaces that it is connected to.
+struct Cloud {
+    carrier: Carrier,
+    daemon: Guarded,
+    attachment: Attachment,
+    machines: Vec<NetNs>,
+    _host: NetNs,
+    folder: TempDir,
+}
+
+impl Cloud {
+    fn start(attachment: Attachment) -> Self {
+        let folder = leftover::folder("week").unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (n, kind) in ["0x9998", "0x9999"].into_iter().enumerate() {
+            let (source, object) = (at(&format!("program{n}.p4")), at(&format!("program{n}.o")));
+            std::fs::write(&source, PROGRAM.replace("@TYPE@", kind)).unwrap();
+            let [source, object] = [source, object].map(|p| p.display().to_string());
+            let compiled = p4shield(&["compile", &source, "-o", &object]);
+            assert_eq!(code(&compiled), 0, "{}", stderr(&compiled));
+        }
+        let config = at("p4shield.toml");
+        std::fs::write(&config, Configuration::START.text(attachment)).unwrap();
+        let host = NetNs::create("week").unwrap();
+        let machines = MACHINES.iter().map(|m| machine(&host, m, attachment)).collect();
+        let mut command = host.command(env!("CARGO_BIN_EXE_p4shield"));
+        command.arg("run").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(std::fs::File::create(at("daemon.log")).unwrap());
+        let daemon = Guarded::spawn(&mut command).unwrap();
+        wait_until("the daemon's socket", 60, || at("p4shield.sock").exists()).unwrap();
+        let carrier = carrier(&host, attachment, &config);
+        let cloud = Self { carrier, daemon, attachment, machines, _host: host, folder };
+        for address in ["10.9.6.1", "10.9.6.3"] {
+            cloud.wait("a ping", || cloud.ping(address));
+        }
+        cloud.wait("a status without problems", || cloud.p4shield("status", &[]).0 == 0);
+        cloud
+    }
+
+    fn wait(&self, what: &str, done: impl FnMut() -> bool) {
+        wait_until(what, 60, done).unwrap_or_else(|e| {
+            let log = std::fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
+            let said = if let Carrier::Ovs(switch) = &self.carrier { switch.log() } else { String::new() };
+            let log = process::last_lines(&log, 20);
+            panic!(
+                "{e}\n{}\ndaemon: {log}\nswitch: {}",
+                self.p4shield("status", &[]).1,
+                process::last_lines(&said, 20)
+            );
+        });
+    }
+
+    /// Runs a client of the daemon. Returns exit code and output.
+    fn p4shield(&self, command: &str, arguments: &[&str]) -> (i32, String) {
+        let socket = self.folder.path().join("p4shield.sock").display().to_string();
+        let output = p4shield(&[&[command, "--socket", &socket], arguments].concat());
+        (code(&output), stdout(&output) + &stderr(&output))
+    }
+
+    fn ping(&self, address: &str) -> bool {
+        process::run(self.machines[0].command("ping").args(["-c1", "-W2", address])).is_ok()
+    }
+
+    /// Pings an address 50 times a second until the value is asked for the result.
+    fn pings(&self, address: &str) -> Pings {
+        let log = self.folder.path().join(format!("ping-{address}"));
+        let mut command = self.machines[0].command("ping");
+        command.args(["-i", "0.02", address]).stdout(std::fs::File::create(&log).unwrap());
+        Pings { process: Guarded::spawn(&mut command).unwrap(), log }
+    }
+
+    /// TCP from the client to bob's VM.
+    fn stream(&self) -> [Guarded; 2] {
+        let db = &self.machines[3];
+        let server = Guarded::spawn(db.command("iperf3").arg("-s").stdout(Stdio::null())).unwrap();
+        wait_until("iperf3", 60, || {
+            process::run(db.command("ss").args(["-Hltn", "sport", "=", ":5201"])).is_ok_and(|o| !o.is_empty())
+        })
+        .unwrap();
+        let mut client = self.machines[0].command("iperf3");
+        client.args(["-c", "10.9.6.3", "-t", "3600", "-b", "100M"]);
+        [Guarded::spawn(client.stdout(Stdio::null())).unwrap(), server]
+    }
+
+    fn reload(&self, configuration: &Configuration) {
+        std::fs::write(self.folder.path().join("p4shield.toml"), configuration.text(self.attachment))
+            .unwrap();
+        let (code, text) = self.p4shield("reload", &[]);
+        assert_eq!(code, 0, "{configuration:?}\n{text}");
+    }
+
+    /// Asserts that status and metrics agree with the configuration.
+    fn agrees(&self, configuration: &Configuration) {
+        assert_eq!(
+            self.p4shield("reload", &["--dry-run"]),
+            (0, "the configuration is in force already\n".to_owned())
+        );
+        let mut expected = vec!["bob/db", "alice/web"];
+        expected.extend(configuration.app.then_some("alice/app"));
+        expected.extend(configuration.carol.then_some("carol/mail"));
+        expected.sort_unstable();
+        let status = || serde_json::from_str::<Value>(&self.p4shield("status", &["--json"]).1).unwrap();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let vms = |status: &Value| {
+            let of = |t: &Value| {
+                let name = |v: &Value| format!("{}/{}", text(&t["name"]), text(&v["name"]));
+                list(&t["vms"]).iter().map(name).collect::<Vec<_>>()
+            };
+            let mut vms: Vec<_> = list(&status["tenants"]).iter().flat_map(of).collect();
+            vms.sort_unstable();
+            vms
+        };
+        assert_eq!(vms(&status()), expected);
+        let metrics = self.p4shield("metrics", &[]).1;
+        for vm in ["alice/web", "alice/app", "bob/db", "carol/mail"] {
+            let (tenant, name) = vm.split_once('/').unwrap();
+            let row = format!("tenant=\"{tenant}\",vm=\"{name}\"");
+            assert_eq!(metrics.contains(&row), expected.contains(&vm), "{row}\n{metrics}");
+        }
+        if self.attachment == Attachment::Wire {
+            return;
+        }
+        self.wait("the roles of the switch's ports", || {
+            let status = status();
+            let ports = list(&status["switches"][0]["ports"]);
+            let role = |interface: &str| {
+                let name = self.attachment.port(interface);
+                let port = ports.iter().find(|p| text(&p["name"]) == name);
+                port.map(|p| format!("{} {}/{}", text(&p["role"]), text(&p["tenant"]), text(&p["vm"])))
+            };
+            let of =
+                |present: bool, vm: &str| if present { format!("vm {vm}") } else { "shared /".to_owned() };
+            let uplink = if configuration.uplink { "uplink /" } else { "shared /" };
+            let expected = [
+                ("c0", uplink.to_owned()),
+                ("a0", of(true, "alice/web")),
+                ("a1", of(configuration.app, "alice/app")),
+                ("b0", of(true, "bob/db")),
+                ("d0", of(configuration.carol, "carol/mail")),
+            ];
+            expected.iter().all(|(port, expected)| role(port).as_ref() == Some(expected))
+        });
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Makes a machine with its link to the host.
+fn machine(host: &NetNs, (name, port, address): &(&str, &str, &str), attachment: Attachment) -> NetNs {
+    let ns = NetNs::create(name).unwrap();
+    host.veth(port, &ns, "eth0").unwrap();
+    ns.send_whole_packets("eth0").unwrap();
+    ns.ip(&format!("addr add {address}/24 dev eth0")).unwrap();
+    if attachment == Attachment::Wire && *name != "client" {
+        host.veth(&format!("{port}-sw"), host, &format!("{port}-br")).unwrap();
+    }
+    ns
+}
+
+/// Starts the switch and plugs the machines in.
+fn carrier(host: &NetNs, attachment: Attachment, config: &Path) -> Carrier {
+    let library = |name: &str| {
+        let library = std::env::current_exe().unwrap().with_file_name(name);
+        assert!(library.is_file(), "{} was not built", library.display());
+        library
+    };
+    let ports = MACHINES.map(|(_, port, _)| port);
+    match attachment {
+        Attachment::Xsk => {
+            let library = library("libp4shield_xsk.so");
+            let environment =
+                [("LD_PRELOAD", library.as_os_str()), ("P4SHIELD_CONFIG", OsStr::new(config.as_os_str()))];
+            let switch = OpenVswitch::for_afxdp(host, &environment, "0x1").unwrap();
+            ports.iter().for_each(|port| switch.add_afxdp(port).unwrap());
+            Carrier::Ovs(switch)
+        }
+        Attachment::Dpdk => {
+            let library: PathBuf = library("libp4shield_dpdk.so");
+            let setup = OpenVswitch::over_dpdk().env("LD_PRELOAD", library).env("P4SHIELD_CONFIG", config);
+            let switch = setup.start(host).unwrap();
+            for port in ports {
+                switch.add_interface(port, port).unwrap();
+            }
+            Carrier::Ovs(switch)
+        }
+        Attachment::Wire => {
+            let switch = Switch::bridge(host).unwrap();
+            switch.plug(host, "c0").unwrap();
+            for port in &ports[1..] {
+                switch.plug(host, &format!("{port}-br")).unwrap();
+            }
+            Carrier::Bridge
+        }
+    }
+}
+
+/// Running pings.
+struct Pings {
+    process: Guarded,
+    log: PathBuf,
+}
+
+impl Pings {
+    /// Ends them. Returns how many were answered, and how many before the last answer were not.
+    fn end(mut self) -> (usize, usize) {
+        kill_process(self.process.pid(), Signal::INT).unwrap();
+        wait_until("the end of ping", 60, || self.process.ended().is_some()).unwrap();
+        let text = std::fs::read_to_string(&self.log).unwrap();
+        let number = |line: &str| line.split("icmp_seq=").nth(1)?.split(' ').next()?.parse::<usize>().ok();
+        let answered: BTreeSet<_> =
+            text.lines().filter(|l| l.contains(" bytes from ")).filter_map(number).collect();
+        (answered.len(), answered.last().map_or(0, |last| last - answered.len()))
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
+}
+
+/// Changes the configuration many times.
+#[allow(clippy::print_stdout, reason = "the figures are of interest")]
+fn week(attachment: Attachment) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cloud = Cloud::start(attachment);
+    let (changes, seed) = (number("P4SHIELD_CHANGES", 40), number("P4SHIELD_SEED", 7));
+    let (mut random, mut configuration) = (seed, Configuration::START);
+    let daemon = cloud.daemon.pid();
+    for gentle in [true, false] {
+        let (bob, alice, stream) = (cloud.pings("10.9.6.3"), cloud.pings("10.9.6.1"), cloud.stream());
+        std::thread::sleep(Duration::from_millis(200));
+        let mut restarts = 0;
+        for _ in 0..changes / 2 {
+            restarts += u64::from(configuration.change(&mut random, gentle));
+            cloud.reload(&configuration);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let ((bobs, bobs_lost), (alices, alices_lost)) = (bob.end(), alice.end());
+        drop(stream);
+        let report = format!(
+            "{attachment:?}, seed {seed}: {changes} changes, {restarts} restarts; lost and answered \
+             pings: bob {bobs_lost} and {bobs}, alice {alices_lost} and {alices}"
+        );
+        println!("{report}");
+        assert!(bobs as u64 > changes && bobs_lost == 0, "{report}");
+        assert!(restarts > 0 || alices_lost == 0, "{report}");
+        cloud.agrees(&configuration);
+    }
+    for (address, present) in
+        [("10.9.6.1", true), ("10.9.6.2", configuration.app), ("10.9.6.4", configuration.carol)]
+    {
+        if present {
+            cloud.wait("a ping at the end", || cloud.ping(address));
+        }
+    }
+    assert!(Command::new("kill").args(["-0", &daemon.as_raw_pid().to_string()]).status().unwrap().success());
+}
+
+fn usable(switch: Result<(), String>) -> bool {
+    let switch = switch.map_err(|why| p4shield_need::skip("openvswitch", why)).is_ok();
+    let stream = process::find("iperf3").is_some();
+    if !stream {
+        p4shield_need::skip("iperf3", "iperf3 is not installed");
+    }
+    switch && stream
+}
+
+#[test]
+fn a_week_of_changes_over_af_xdp_costs_others_nothing() {
+    if usable(OpenVswitch::usable()) {
+        week(Attachment::Xsk);
+    }
+}
+
+#[test]
+fn a_week_of_changes_over_dpdk_costs_others_nothing() {
+    if usable(OpenVswitch::usable()) {
+        week(Attachment::Dpdk);
+    }
+}
+
+#[test]
+fn a_week_of_changes_on_wires_costs_others_nothing() {
+    if usable(p4shield_testbed::usable()) {
+        week(Attachment::Wire);
+    }
+}

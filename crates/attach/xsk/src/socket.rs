@@ -389,7 +389,13 @@ impl SocketSetup {
         let frames = &memory.frames;
         let owners = frames.ledger.owner_counts(&frames.registry.view());
         let (interface, queue) = self.place.unwrap_or_default();
-        let faults = &frames.faults;
-        tracing::info!(interface, queue, ?owners, ?faults, "an AF_XDP socket is being closed");
+        let refused = frames.faults.total();
+        tracing::info!(
+            interface,
+            queue,
+            frames = %owners,
+            refused_transitions = refused,
+            "an AF_XDP socket is being closed"
+        );
     }
 }

@@ -4,8 +4,7 @@ use super::error::Problem;
 use super::file::{self, Text};
 use super::source::Source;
 use super::{
-    Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant,
-    Vm, Wire, units,
+    Attachment, Config, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant, Vm, Wire,
 };
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use p4shield_abi::{FailPolicy, UnownedPolicy, VmRef};
@@ -149,23 +148,6 @@ impl Checker<'_> {
         default
     }
 
-    fn duration(&mut self, key: &str, value: Option<&Text>, default: Duration, most: Duration) -> Duration {
-        let Some(value) = value else { return default };
-        match units::duration(value.as_ref()).filter(|d| !d.is_zero() && *d <= most) {
-            Some(d) => d,
-            None => {
-                let message = format!(
-                    "{key}: {:?} is not a duration above 0 and up to {most:?}; write for example {key} = \
-                     {:?}",
-                    value.as_ref(),
-                    format!("{default:?}")
-                );
-                self.problem(value.span(), message);
-                default
-            }
-        }
-    }
-
     pub(super) fn number<T>(
         &mut self,
         key: &str,
@@ -274,17 +256,6 @@ impl Checker<'_> {
 
     fn tenant(&mut self, t: &file::Tenant) -> Tenant {
         let ms = Duration::from_millis;
-        let memory = t.memory.as_ref().map_or(DEFAULT_MEMORY, |m| match units::size(m.as_ref()) {
-            Some(n) if n >= 64 << 20 => n,
-            _ => {
-                let message = format!(
-                    "memory: {:?} is not a size of at least 64MiB; write for example memory = \"512MiB\"",
-                    m.as_ref()
-                );
-                self.problem(m.span(), message);
-                DEFAULT_MEMORY
-            }
-        });
         if t.vm.is_empty() {
             self.problem(
                 t.name.span(),
@@ -314,7 +285,7 @@ impl Checker<'_> {
             age_limit: self.duration("age_limit", t.age_limit.as_ref(), ms(500), ms(3_600_000)),
             log_interval: self.duration("log_interval", t.log_interval.as_ref(), ms(100), ms(60_000)),
             budget: self.number("budget", t.budget.as_ref(), 1 << 18, 1 << 12, 1 << 32),
-            memory,
+            memory: self.memory(t.memory.as_ref()),
             cpu_percent: t.cpu_percent.as_ref().map(|p| self.number("cpu_percent", Some(p), 100, 1, 100_000)),
             cpu: t.cpu.as_ref().map(|c| self.number("cpu", Some(c), 0, 0, MAX_CPU)),
             busy: t.busy,

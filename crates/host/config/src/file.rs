@@ -1,6 +1,7 @@
 //! The structure of the file. Values that `check` validates keep their position. `reference` describes each
 //! key.
 
+use super::units::Quantity;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
@@ -51,21 +52,21 @@ pub(super) struct Tenant {
     pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) fail: Option<Text>,
     pub(super) no_program: Option<Text>,
-    pub(super) deadline: Option<Text>,
-    pub(super) stall: Option<Text>,
+    pub(super) deadline: Option<Spanned<Quantity>>,
+    pub(super) stall: Option<Spanned<Quantity>>,
     pub(super) max_held: Option<Spanned<usize>>,
     pub(super) header_bytes: Option<Spanned<u32>>,
     pub(super) headroom: Option<Spanned<u32>>,
     pub(super) slots: Option<Spanned<u32>>,
-    pub(super) age_limit: Option<Text>,
-    pub(super) log_interval: Option<Text>,
+    pub(super) age_limit: Option<Spanned<Quantity>>,
+    pub(super) log_interval: Option<Spanned<Quantity>>,
     pub(super) budget: Option<Spanned<u64>>,
-    pub(super) memory: Option<Text>,
+    pub(super) memory: Option<Spanned<Quantity>>,
     pub(super) cpu_percent: Option<Spanned<u32>>,
     pub(super) cpu: Option<Spanned<u32>>,
     #[serde(default)]
     pub(super) busy: bool,
-    pub(super) delay: Option<Text>,
+    pub(super) delay: Option<Spanned<Quantity>>,
     #[serde(default)]
     pub(super) vm: Vec<Vm>,
 }

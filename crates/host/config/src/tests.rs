@@ -47,6 +47,21 @@ fn the_example_names_every_key() {
 }
 
 #[test]
+fn numbers_without_a_unit_are_refused_with_the_remedy() {
+    let tenant = |keys: &str| MINIMAL.replacen("[[tenant.vm]]", &format!("{keys}\n[[tenant.vm]]"), 1);
+    let error = errors(&tenant("deadline = 2\nstall = 1.5\nmemory = 512"));
+    for part in [
+        "4:12: deadline: 2 has no unit; write it in quotes, for example deadline = \"2ms\"",
+        "5:9: stall: 1.5 has no unit; write it in quotes, for example stall = \"5s\"",
+        "6:10: memory: 512 is not in quotes; write for example memory = \"512MiB\"",
+    ] {
+        assert!(error.contains(part), "{part}\n{error}");
+    }
+    let error = errors(&tenant("deadline = true"));
+    assert!(error.contains("a number and a unit in quotes") && !error.contains("a string"), "{error}");
+}
+
+#[test]
 fn missing_keys_have_defaults() {
     let config = parse(MINIMAL).unwrap();
     let tenant = &config.tenants[0];

@@ -1,9 +1,100 @@
 //! Durations and sizes with units.
 
+use super::DEFAULT_MEMORY;
+use super::check::Checker;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use std::fmt;
 use std::time::Duration;
+use toml::Spanned;
+
+/// A duration or size as the file has it. A number without quotes has no unit; `check` reports it together
+/// with the file's other problems.
+#[derive(Debug)]
+pub(super) struct Quantity {
+    pub(super) text: String,
+    pub(super) quoted: bool,
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+struct QuantityVisitor;
+
+impl Visitor<'_> for QuantityVisitor {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number and a unit in quotes, such as \"2ms\" or \"512MiB\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+        Ok(Quantity { text: text.to_owned(), quoted: true })
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+        Ok(Quantity { text: number.to_string(), quoted: false })
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+        Ok(Quantity { text: number.to_string(), quoted: false })
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
+        Ok(Quantity { text: number.to_string(), quoted: false })
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn duration(
+        &mut self,
+        key: &str,
+        value: Option<&Spanned<Quantity>>,
+        default: Duration,
+        most: Duration,
+    ) -> Duration {
+        let Some(value) = value else { return default };
+        let Quantity { text, quoted } = value.as_ref();
+        let valid = |text: &str| parse_duration(text).filter(|d| !d.is_zero() && *d <= most);
+        if let Some(duration) = valid(text).filter(|_| *quoted) {
+            return duration;
+        }
+        let in_millis = format!("{text}ms");
+        let message = if *quoted {
+            let example = format!("{default:?}");
+            format!(
+                "{key}: {text:?} is not a duration above 0 and up to {most:?}; write for example {key} = \
+                     {example:?}"
+            )
+        } else {
+            let example = valid(&in_millis).map_or_else(|| format!("{default:?}"), |_| in_millis);
+            format!("{key}: {text} has no unit; write it in quotes, for example {key} = {example:?}")
+        };
+        self.problem(value.span(), message);
+        default
+    }
+
+    /// Returns the memory of a P4 VM in bytes.
+    pub(super) fn memory(&mut self, value: Option<&Spanned<Quantity>>) -> u64 {
+        let Some(value) = value else { return DEFAULT_MEMORY };
+        let Quantity { text, quoted } = value.as_ref();
+        if let Some(bytes) = parse_size(text).filter(|n| *quoted && *n >= 64 << 20) {
+            return bytes;
+        }
+        let message = if *quoted {
+            format!("memory: {text:?} is not a size of at least 64MiB; write for example memory = \"512MiB\"")
+        } else {
+            format!("memory: {text} is not in quotes; write for example memory = \"512MiB\"")
+        };
+        self.problem(value.span(), message);
+        DEFAULT_MEMORY
+    }
+}
 
 /// Parses a duration such as `2ms`, `500us` or `1s`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
         "ns" => 1,
@@ -16,7 +107,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Parses a size such as `512MiB`, `1GiB` or `4096`.
-pub(super) fn size(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let shift = match unit {
         "" | "B" => 0,
@@ -40,17 +131,17 @@ mod tests {
 
     #[test]
     fn units_are_parsed_or_refused() {
-        assert_eq!(duration("2ms"), Some(Duration::from_millis(2)));
-        assert_eq!(duration("500 us"), Some(Duration::from_micros(500)));
+        assert_eq!(parse_duration("2ms"), Some(Duration::from_millis(2)));
+        assert_eq!(parse_duration("500 us"), Some(Duration::from_micros(500)));
         for bad in
             ["", "2", "ms", "-1ms", "1.5s", "2 minutes", "99999999999999999999s", "18446744073709551615s"]
         {
-            assert_eq!(duration(bad), None, "{bad:?}");
+            assert_eq!(parse_duration(bad), None, "{bad:?}");
         }
-        assert_eq!(size("512MiB"), Some(512 << 20));
-        assert_eq!(size("4096"), Some(4096));
+        assert_eq!(parse_size("512MiB"), Some(512 << 20));
+        assert_eq!(parse_size("4096"), Some(4096));
         for bad in ["", "1 MB", "GiB", "18446744073709551615KiB"] {
-            assert_eq!(size(bad), None, "{bad:?}");
+            assert_eq!(parse_size(bad), None, "{bad:?}");
         }
     }
 }

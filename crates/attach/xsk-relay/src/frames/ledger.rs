@@ -1,5 +1,6 @@
 //! The owner of every frame, and the transitions between owners.
 
+use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::geometry::{FrameAddress, UmemGeometry};
@@ -72,6 +73,27 @@ impl OwnerCounts {
             + self.receive_ring
             + self.kernel_transmit
             + self.completion
+    }
+}
+
+/// Writes the owners that have frames, for logs.
+impl fmt::Display for OwnerCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owners = [
+            ("application", self.application),
+            ("fill ring", self.fill),
+            ("kernel to receive", self.kernel_receive),
+            ("P4 VM", self.p4vm),
+            ("receive ring", self.receive_ring),
+            ("kernel to send", self.kernel_transmit),
+            ("completion ring", self.completion),
+        ];
+        let mut separator = "";
+        for (owner, frames) in owners.into_iter().filter(|(_, frames)| *frames > 0) {
+            write!(f, "{separator}{owner} {frames}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
     }
 }
 
@@ -329,5 +351,17 @@ impl Ledger {
             FrameState::KernelTransmit => FrameOwner::KernelTransmit,
             FrameState::Completion => FrameOwner::Completion,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_counts_in_logs_name_their_owners() {
+        let counts = OwnerCounts { application: 3, kernel_transmit: 7, ..OwnerCounts::default() };
+        assert_eq!(counts.to_string(), "application 3, kernel to send 7");
+        assert_eq!(OwnerCounts::default().to_string(), "none");
     }
 }

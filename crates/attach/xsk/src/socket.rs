@@ -389,13 +389,7 @@ impl SocketSetup {
         let frames = &memory.frames;
         let owners = frames.ledger.owner_counts(&frames.registry.view());
         let (interface, queue) = self.place.unwrap_or_default();
-        let refused = frames.faults.total();
-        tracing::info!(
-            interface,
-            queue,
-            frames = %owners,
-            refused_transitions = refused,
-            "an AF_XDP socket is being closed"
-        );
+        let (frames, refused) = (owners.to_string(), frames.faults.to_string());
+        tracing::info!(interface, queue, frames, refused, "an AF_XDP socket is being closed");
     }
 }

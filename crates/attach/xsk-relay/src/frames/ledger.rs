@@ -88,13 +88,21 @@ impl fmt::Display for OwnerCounts {
             ("kernel to send", self.kernel_transmit),
             ("completion ring", self.completion),
         ];
-        let mut separator = "";
-        for (owner, frames) in owners.into_iter().filter(|(_, frames)| *frames > 0) {
-            write!(f, "{separator}{owner} {frames}")?;
-            separator = ", ";
-        }
-        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
+        write_counts(f, owners.map(|(owner, frames)| (owner, u64::from(frames))))
     }
+}
+
+/// Writes the counts above zero with their names; `none` if there are none.
+pub(crate) fn write_counts<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    counts: [(&str, u64); N],
+) -> fmt::Result {
+    let mut separator = "";
+    for (name, n) in counts.into_iter().filter(|(_, n)| *n > 0) {
+        write!(f, "{separator}{name} {n}")?;
+        separator = ", ";
+    }
+    if separator.is_empty() { f.write_str("none") } else { Ok(()) }
 }
 
 /// The owners of the frames of one UMEM; see [the module](super).
@@ -351,17 +359,5 @@ impl Ledger {
             FrameState::KernelTransmit => FrameOwner::KernelTransmit,
             FrameState::Completion => FrameOwner::Completion,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frame_counts_in_logs_name_their_owners() {
-        let counts = OwnerCounts { application: 3, kernel_transmit: 7, ..OwnerCounts::default() };
-        assert_eq!(counts.to_string(), "application 3, kernel to send 7");
-        assert_eq!(OwnerCounts::default().to_string(), "none");
     }
 }

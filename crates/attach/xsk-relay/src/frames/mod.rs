@@ -37,6 +37,7 @@ mod record;
 mod rings;
 
 pub use geometry::{FrameAddress, UmemGeometry, UmemGeometryError};
+pub(crate) use ledger::write_counts;
 pub use ledger::{FrameFault, Ledger, OwnerCounts};
 pub use record::FrameOwner;
 pub use rings::{RingHistory, RingId, RingRegistry, RingView};

@@ -1,10 +1,11 @@
 //! The frames of one UMEM, and the counts of refused transitions.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use p4shield_afxdp::ring::{Entry, Producer};
 
-use crate::frames::{FrameFault, Ledger, RingRegistry, UmemGeometry};
+use crate::frames::{FrameFault, Ledger, RingRegistry, UmemGeometry, write_counts};
 
 /// The frames of one UMEM, shared by all pumps that move them.
 #[derive(Debug)]
@@ -71,5 +72,30 @@ impl FaultCounters {
     #[must_use]
     pub fn total(&self) -> u64 {
         [&self.application, &self.kernel, &self.verdict].iter().map(|c| c.load(Relaxed)).sum()
+    }
+}
+
+/// Writes the counts above zero, for logs.
+impl fmt::Display for FaultCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let causes =
+            [("application", &self.application), ("kernel", &self.kernel), ("verdict", &self.verdict)];
+        write_counts(f, causes.map(|(cause, n)| (cause, n.load(Relaxed))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::OwnerCounts;
+
+    #[test]
+    fn counts_in_logs_are_words_and_numbers() {
+        let counts = OwnerCounts { application: 3, kernel_transmit: 7, ..OwnerCounts::default() };
+        assert_eq!(counts.to_string(), "application 3, kernel to send 7");
+        let faults = FaultCounters::default();
+        assert_eq!(faults.to_string(), "none");
+        faults.kernel.store(2, Relaxed);
+        assert_eq!(faults.to_string(), "kernel 2");
     }
 }

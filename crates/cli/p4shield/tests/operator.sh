@@ -47,6 +47,10 @@ ovs-vsctl --timeout=60 add-port br0 vhu-web -- set interface vhu-web type=dpdk \
   options:dpdk-devargs=net_af_packet0,iface=v0,qpairs=1
 
 until_true status_has '"interface":"vhu-web".*"mediated":true.*"role":"shared"'
+if "$P4SHIELD" status >"$FOLDER/status"; then echo "an absent iface-id is no problem"; exit 1; fi
+grep "tenant alice, VM web, iface_id 8d6b1f0e-web: no interface" "$FOLDER/status"
+grep "port vhu-web: no entry of the configuration names it" "$FOLDER/status"
+if grep "port br0" "$FOLDER/status"; then echo "the bridge's local port is a problem"; exit 1; fi
 # The cloud says whose the port is, while the switch runs.
 ovs-vsctl --timeout=60 set interface vhu-web external_ids:iface-id=8d6b1f0e-web
 until_true status_has '"interface":"vhu-web".*"mediated":true.*"role":"vm","tenant":"alice","vm":"web"'

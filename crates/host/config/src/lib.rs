@@ -18,6 +18,7 @@ mod file;
 mod numbers;
 mod paths;
 mod port;
+mod quantity;
 pub mod reference;
 mod source;
 mod tunnel;

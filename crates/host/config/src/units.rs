@@ -1,11 +1,8 @@
 //! Durations and sizes with units.
 
-use super::DEFAULT_MEMORY;
-use super::check::Checker;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 use std::time::Duration;
-use toml::Spanned;
 
 /// A duration or size as the file has it. A number without quotes has no unit; `check` reports it together
 /// with the file's other problems.
@@ -47,54 +44,8 @@ impl Visitor<'_> for QuantityVisitor {
     }
 }
 
-impl Checker<'_> {
-    pub(super) fn duration(
-        &mut self,
-        key: &str,
-        value: Option<&Spanned<Quantity>>,
-        default: Duration,
-        most: Duration,
-    ) -> Duration {
-        let Some(value) = value else { return default };
-        let Quantity { text, quoted } = value.as_ref();
-        let valid = |text: &str| parse_duration(text).filter(|d| !d.is_zero() && *d <= most);
-        if let Some(duration) = valid(text).filter(|_| *quoted) {
-            return duration;
-        }
-        let in_millis = format!("{text}ms");
-        let message = if *quoted {
-            let example = format!("{default:?}");
-            format!(
-                "{key}: {text:?} is not a duration above 0 and up to {most:?}; write for example {key} = \
-                     {example:?}"
-            )
-        } else {
-            let example = valid(&in_millis).map_or_else(|| format!("{default:?}"), |_| in_millis);
-            format!("{key}: {text} has no unit; write it in quotes, for example {key} = {example:?}")
-        };
-        self.problem(value.span(), message);
-        default
-    }
-
-    /// Returns the memory of a P4 VM in bytes.
-    pub(super) fn memory(&mut self, value: Option<&Spanned<Quantity>>) -> u64 {
-        let Some(value) = value else { return DEFAULT_MEMORY };
-        let Quantity { text, quoted } = value.as_ref();
-        if let Some(bytes) = parse_size(text).filter(|n| *quoted && *n >= 64 << 20) {
-            return bytes;
-        }
-        let message = if *quoted {
-            format!("memory: {text:?} is not a size of at least 64MiB; write for example memory = \"512MiB\"")
-        } else {
-            format!("memory: {text} is not in quotes; write for example memory = \"512MiB\"")
-        };
-        self.problem(value.span(), message);
-        DEFAULT_MEMORY
-    }
-}
-
 /// Parses a duration such as `2ms`, `500us` or `1s`.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
         "ns" => 1,
@@ -107,7 +58,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// Parses a size such as `512MiB`, `1GiB` or `4096`.
-fn parse_size(text: &str) -> Option<u64> {
+pub(super) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let shift = match unit {
         "" | "B" => 0,

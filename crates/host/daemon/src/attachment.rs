@@ -4,7 +4,8 @@
 //! of each P4 VM (`supervisor`) uses it to connect channels.
 
 use crate::config::Config;
-use crate::status::{SwitchStatus, WireStatus};
+use crate::problem::Problem;
+use crate::status::{PortStatus, SwitchStatus, WireStatus};
 use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
@@ -81,8 +82,10 @@ pub struct PacketMemoryFile {
 pub struct SwitchesStatus {
     /// Those that are connected.
     pub connected: Vec<SwitchStatus>,
-    /// What is wrong, each with a remedy.
-    pub advice: Vec<String>,
+    /// Ports that the configuration names and none of them has.
+    pub absent: Vec<PortStatus>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
 }
 
 /// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called

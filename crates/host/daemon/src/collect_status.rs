@@ -4,6 +4,8 @@
 //! `switches::registry`, which records what the libraries in switches report.
 
 use crate::config::{self, Attachment};
+use crate::problem::lines;
+use crate::problems;
 use crate::state::{DaemonState, Running};
 use crate::status::{
     DirectionStatus, InfoStatus, IngressRule, PortStatus, State, Status, TenantStatus, Unowned, VmStatus,
@@ -26,13 +28,10 @@ impl DaemonState {
         let running = self.running();
         let tenant = |(t, _)| tenant_status(&running, t, &totals, &ports);
         let tenants: Vec<_> = running.config.numbered_tenants().filter_map(tenant).collect();
-        let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
-        for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
-            if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
-                advice.push(format!("interface {}: {remark}", side.interface));
-            }
-        }
-        advice.extend(switches.advice);
+        let mut problems = problems::of_tenants(&running.config, &tenants);
+        problems.extend(problems::of_wires(&running.config, &wires));
+        problems.extend(switches.problems);
+        self.watched.stamp(&mut problems);
         let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -45,7 +44,9 @@ impl DaemonState {
             wires,
             switches: switches.connected,
             unowned: Unowned { passed, dropped, spoofed, refused },
-            advice,
+            absent_ports: switches.absent,
+            advice: lines(&problems),
+            problems,
         }
     }
 }

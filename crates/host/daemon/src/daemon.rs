@@ -12,6 +12,7 @@ use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
 use crate::switches::SwitchAttachment;
+use crate::watch::{WatchedProblems, Watcher};
 use crate::wire::WireAttachment;
 use p4shield_channel::Doorbell;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,6 +25,7 @@ const FIRST_UID: u32 = 0x7000_0000;
 
 /// A running daemon with its supervisors and sockets. Stops them when dropped.
 pub struct Daemon {
+    _watcher: Watcher,
     state: Arc<DaemonState>,
     _api: api::Server,
 }
@@ -101,6 +103,7 @@ impl Daemon {
             }
         }));
         let metrics = running.config.daemon.metrics;
+        let watched = Arc::new(WatchedProblems::new());
         let state = Arc::new(DaemonState {
             running: RwLock::new(running.clone()),
             cgroup: cgroup_status,
@@ -109,11 +112,15 @@ impl Daemon {
             doorbells,
             http: Mutex::new(None),
             reloading: Mutex::new(()),
+            watched: Arc::clone(&watched),
         });
         state.set_running(running);
+        let looked_at = Arc::clone(&state);
+        let watcher = Watcher::start(watched, move || looked_at.status().problems);
+        let watcher = watcher.map_err(DaemonError::Watcher)?;
         *state.http() = metrics.map(|a| http::Server::start(a, &state)).transpose()?;
         let api = api::Server::start(listener, Arc::clone(&state))?;
-        Ok(Self { state, _api: api })
+        Ok(Self { _watcher: watcher, state, _api: api })
     }
 
     /// Returns the present status of everything.

@@ -25,6 +25,9 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+    /// The thread that logs problems cannot be started.
+    #[error("cannot start the thread that logs problems")]
+    Watcher(#[source] std::io::Error),
     /// A socket cannot be opened.
     #[error(
         "cannot listen on {address}; set another daemon.socket, daemon.attach_socket or daemon.metrics, \

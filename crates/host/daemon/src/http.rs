@@ -1,6 +1,7 @@
 //! Metrics over HTTP, on a loopback address: just enough of HTTP/1.1 for a scraper.
 
 use crate::error::DaemonError;
+use crate::exposition::CONTENT_TYPE;
 use crate::metrics;
 use crate::state::DaemonState;
 use std::io::{self, Read, Write};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 const MAX_REQUEST: usize = 8 << 10;
 /// Pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The answer to requests for anything else.
+const ELSEWHERE: &str = "metrics are at /metrics\n";
 /// Longest time for a client's request; clients are served one after the other.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -92,20 +95,25 @@ fn serve(mut stream: TcpStream, body: impl FnOnce() -> String) -> io::Result<()>
             n => request.extend_from_slice(&buffer[..n]),
         }
     }
-    if request.starts_with(b"GET /metrics ") {
-        respond(&mut stream, "200 OK", &body())
-    } else {
-        respond(&mut stream, "404 Not Found", "metrics are at /metrics\n")
+    match request.split(|byte| byte.is_ascii_whitespace()).take(2).collect::<Vec<_>>()[..] {
+        [b"GET", b"/metrics"] => respond(&mut stream, "200 OK", &body()),
+        [b"HEAD", b"/metrics"] => stream.write_all(head("200 OK", &body()).as_bytes()),
+        [b"HEAD", _] => stream.write_all(head("404 Not Found", ELSEWHERE).as_bytes()),
+        _ => respond(&mut stream, "404 Not Found", ELSEWHERE),
     }
 }
 
-fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        metrics::CONTENT_TYPE,
+/// Returns status line and header fields of the answer with this body.
+fn head(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
         body.len()
     )
+}
+
+fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
+    stream.write_all([head(status, body).as_str(), body].concat().as_bytes())
 }
 
 #[cfg(test)]
@@ -129,6 +137,16 @@ mod tests {
         assert!(response_to(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert_eq!(response_to(b"GET /metrics"), "");
         assert!(!response_to(&[b'a'; 20_000]).contains("200"));
+    }
+
+    #[test]
+    fn head_is_answered_without_a_body() {
+        let get = response_to(b"GET /metrics HTTP/1.1\r\n\r\n");
+        let head = response_to(b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert_eq!(head, get.strip_suffix("a 1\n").unwrap());
+        let elsewhere = response_to(b"HEAD / HTTP/1.1\r\n\r\n");
+        assert!(elsewhere.starts_with("HTTP/1.1 404") && elsewhere.ends_with("\r\n\r\n"), "{elsewhere}");
     }
 
     #[test]

@@ -16,6 +16,9 @@
 //! | applying a changed configuration (SIGHUP, `p4shield reload`) | `reload`, `supervisor::change` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
+//! | what is wrong | `problem` (types), `problems` (tenants and wires), `switches` (switches and ports) |
+//! | log lines about problems that begin and end | `watch`, `refusal` (refused programs) |
+//! | metrics | `metrics` (values), `exposition` (text), `http` |
 //!
 //! The cloud trusts the daemon, tenants do not; the daemon trusts no P4 VM. A P4 VM that dies, stops, loops,
 //! floods its standard error or corrupts its channel costs its own tenant verdicts until it is replaced. It
@@ -30,11 +33,15 @@ mod cgroup;
 mod collect_status;
 mod daemon;
 mod error;
+mod exposition;
 mod http;
 mod lock;
 mod metrics;
 mod notify;
 mod preflight;
+mod problem;
+mod problems;
+mod refusal;
 mod reload;
 mod reload_report;
 mod state;
@@ -43,6 +50,7 @@ mod supervisor;
 mod switches;
 mod text;
 mod totals;
+mod watch;
 mod wire;
 
 pub use p4shield_config as config;
@@ -53,6 +61,7 @@ pub use attachment::{
 pub use daemon::{Daemon, run};
 pub use error::DaemonError;
 pub use preflight::preflight;
+pub use problem::{Problem, ProblemKind};
 pub use reload_report::ReloadReport;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;

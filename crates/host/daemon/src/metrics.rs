@@ -1,77 +1,55 @@
 //! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are
 //! stable.
 
-use crate::status::{DirectionStatus, State, Status};
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use crate::exposition::{Family, Kind, Labels, with};
+use crate::status::{DirectionStatus, PortStatus, State, Status};
 
-/// The `Content-Type` of the text.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-type Labels = Vec<(&'static str, String)>;
-type Counters = Family<Labels, Counter>;
-type Gauges = Family<Labels, Gauge>;
-
-/// Registers families of metrics, in order.
-struct MetricsRegistry(Registry);
-
-impl MetricsRegistry {
-    fn counters(&mut self, name: &str, help: &str) -> Counters {
-        let family = Counters::default();
-        self.0.register(name, help, family.clone());
-        family
-    }
-
-    fn gauges(&mut self, name: &str, help: &str) -> Gauges {
-        let family = Gauges::default();
-        self.0.register(name, help, family.clone());
-        family
-    }
+fn counter(name: &str, help: &'static str) -> Family {
+    Family::new(name, Kind::Counter, help)
 }
 
-fn add(family: &Counters, labels: &Labels, n: u64) {
-    family.get_or_create(labels).inc_by(n);
+fn gauge(name: &str, help: &'static str) -> Family {
+    Family::new(name, Kind::Gauge, help)
 }
 
-fn set(family: &Gauges, labels: &Labels, n: u64) {
-    family.get_or_create(labels).set(i64::try_from(n).unwrap_or(i64::MAX));
-}
-
-fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
-    let mut labels = labels.clone();
-    labels.push((name, value.to_owned()));
-    labels
-}
-
-/// Returns the metrics in the OpenMetrics text format.
+/// Returns the metrics in Prometheus's text format.
 pub(crate) fn render(status: &Status) -> String {
-    let mut registry = MetricsRegistry(Registry::with_prefix("p4shield"));
-    let build = registry.gauges("build_info", "Version of the daemon, always 1");
-    set(&build, &vec![("version", status.version.clone())], 1);
-    tenants(&mut registry, status);
-    packets(&mut registry, status);
-    information(&mut registry, status);
-    wires(&mut registry, status);
-    switches(&mut registry, status);
+    let mut build = gauge("build_info", "Version of the daemon, always 1");
+    build.set(vec![("version", status.version.clone())], 1);
     let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = encode(&mut text, &registry.0);
+    build.write(&mut text);
+    for part in [tenants, problems, packets, information, wires, switches] {
+        part(status).iter().for_each(|family| family.write(&mut text));
+    }
     text
 }
 
-fn tenants(registry: &mut MetricsRegistry, status: &Status) {
-    let up = registry.gauges("p4vm_up", "Whether the tenant's P4 VM runs");
-    let restarts = registry.counters("p4vm_restarts", "Restarts of the tenant's P4 VM");
-    let missing = registry.gauges("p4vm_sandbox_missing", "Sandbox measures that the kernel lacks");
+fn tenants(status: &Status) -> Vec<Family> {
+    let mut up = gauge("p4vm_up", "Whether the tenant's P4 VM runs");
+    let mut restarts = counter("p4vm_restarts", "Restarts of the tenant's P4 VM");
+    let mut missing = gauge("p4vm_sandbox_missing", "Sandbox measures that the kernel lacks");
     for t in &status.tenants {
         let labels = vec![("tenant", t.name.clone())];
-        set(&up, &labels, u64::from(t.state == State::Running));
-        add(&restarts, &labels, t.restarts);
-        set(&missing, &labels, t.missing.len() as u64);
+        up.set(labels.clone(), u64::from(t.state == State::Running));
+        restarts.add(labels.clone(), t.restarts);
+        missing.set(labels.clone(), t.missing.len() as u64);
     }
+    vec![up, restarts, missing]
+}
+
+fn problems(status: &Status) -> Vec<Family> {
+    let mut problem = gauge("problem", "A problem that p4shield status lists, always 1");
+    for p in &status.problems {
+        let label = |value: &Option<String>| value.clone().unwrap_or_default();
+        let labels = vec![
+            ("kind", p.kind.name().to_owned()),
+            ("tenant", label(&p.tenant)),
+            ("vm", label(&p.vm)),
+            ("port", label(&p.port)),
+        ];
+        problem.set(labels, 1);
+    }
+    vec![problem]
 }
 
 /// Returns each direction of each VM, with its labels.
@@ -87,52 +65,66 @@ fn directions(status: &Status) -> impl Iterator<Item = (Labels, &DirectionStatus
     })
 }
 
-fn packets(registry: &mut MetricsRegistry, status: &Status) {
-    let packets = registry.counters("packets", "Packets that the mediator received");
-    let bytes = registry.counters("bytes", "Bytes of packets that the mediator received");
-    let passed = registry.counters("packets_passed", "Packets that the program passed");
-    let rewritten = registry.counters("packets_rewritten", "Packets that the program passed with a rewrite");
-    let dropped = registry.counters("packets_dropped", "Packets dropped, by reason");
-    let let_through = registry.counters("packets_let_through", "Packets passed without a verdict, by reason");
-    let held = registry.gauges("packets_held", "Packets held until their verdict arrives");
-    let judged =
-        registry.counters("program_judged", "Packets that the program judged since the P4 VM started");
-    let undecided = registry.counters(
+fn packets(status: &Status) -> Vec<Family> {
+    let mut packets = counter("packets", "Packets that the mediator received");
+    let mut bytes = counter("bytes", "Bytes of packets that the mediator received");
+    let mut passed = counter("packets_passed", "Packets that the program passed");
+    let mut rewritten = counter("packets_rewritten", "Packets that the program passed with a rewrite");
+    let mut dropped = counter("packets_dropped", "Packets dropped, by reason");
+    let mut let_through = counter("packets_let_through", "Packets passed without a verdict, by reason");
+    let mut held = gauge("packets_held", "Packets held until their verdict arrives");
+    let mut judged = counter("program_judged", "Packets that the program judged since the P4 VM started");
+    let mut undecided = counter(
         "program_undecided",
         "Packets dropped because the program did not check whether its information was known",
     );
-    let failed =
-        registry.counters("program_failed", "Packets dropped because the program was aborted or missing");
-    let info = registry.gauges("program_info", "Digest of the running program, always 1");
+    let mut failed = counter("program_failed", "Packets dropped because the program was aborted or missing");
+    let mut info = gauge("program_info", "Digest of the running program, always 1");
     for (labels, d) in directions(status) {
-        add(&packets, &labels, d.packets);
-        add(&bytes, &labels, d.bytes);
-        add(&passed, &labels, d.passed);
-        add(&rewritten, &labels, d.rewritten);
-        d.dropped.iter().for_each(|(reason, n)| add(&dropped, &with(&labels, "reason", reason), *n));
-        d.let_through.iter().for_each(|(reason, n)| add(&let_through, &with(&labels, "reason", reason), *n));
-        set(&held, &labels, d.held);
-        add(&judged, &labels, d.judged);
-        add(&undecided, &labels, d.undecided);
-        add(&failed, &labels, d.failed);
+        packets.add(labels.clone(), d.packets);
+        bytes.add(labels.clone(), d.bytes);
+        passed.add(labels.clone(), d.passed);
+        rewritten.add(labels.clone(), d.rewritten);
+        d.dropped.iter().for_each(|(reason, n)| dropped.add(with(&labels, "reason", reason), *n));
+        d.let_through.iter().for_each(|(reason, n)| let_through.add(with(&labels, "reason", reason), *n));
+        held.set(labels.clone(), d.held);
+        judged.add(labels.clone(), d.judged);
+        undecided.add(labels.clone(), d.undecided);
+        failed.add(labels.clone(), d.failed);
         if let Some(digest) = &d.program {
-            set(&info, &with(&labels, "digest", digest), 1);
+            info.set(with(&labels, "digest", digest), 1);
         }
     }
-    let unowned = registry.counters("packets_unowned", "Packets that no program judges, by fate");
+    // A spoofed packet of a VM's port is counted for the VM; one of another port belongs to no VM.
+    let no_vm = ["tenant", "vm", "direction"].map(|label| (label, String::new())).to_vec();
+    dropped.add(with(&no_vm, "reason", "spoofed"), status.unowned.spoofed);
+    let mut unowned = counter("packets_unowned", "Packets of no VM and of skipped directions, by fate");
     let fates = [
         ("passed", status.unowned.passed),
         ("dropped", status.unowned.dropped),
-        ("spoofed", status.unowned.spoofed),
         ("refused", status.unowned.refused),
     ];
-    fates.iter().for_each(|(fate, n)| add(&unowned, &vec![("fate", (*fate).to_owned())], *n));
+    fates.iter().for_each(|(fate, n)| unowned.add(vec![("fate", (*fate).to_owned())], *n));
+    vec![
+        packets,
+        bytes,
+        passed,
+        rewritten,
+        dropped,
+        let_through,
+        held,
+        judged,
+        undecided,
+        failed,
+        info,
+        unowned,
+    ]
 }
 
-fn information(registry: &mut MetricsRegistry, status: &Status) {
-    let snapshots = registry.counters("info_snapshots", "Snapshots on the info page, by the P4 VM's result");
-    let known = registry.gauges("info_known", "Whether programs have fresh, authentic information");
-    let records = registry.counters("log_records", "Records that the P4 VM published on its log page");
+fn information(status: &Status) -> Vec<Family> {
+    let mut snapshots = counter("info_snapshots", "Snapshots on the info page, by the P4 VM's result");
+    let mut known = gauge("info_known", "Whether programs have fresh, authentic information");
+    let mut records = counter("log_records", "Records that the P4 VM published on its log page");
     for t in &status.tenants {
         for v in &t.vms {
             let labels = vec![("tenant", t.name.clone()), ("vm", v.name.clone())];
@@ -143,19 +135,20 @@ fn information(registry: &mut MetricsRegistry, status: &Status) {
                 ("replayed", i.replayed),
                 ("stale", i.stale),
             ];
-            results.iter().for_each(|(result, n)| add(&snapshots, &with(&labels, "result", result), *n));
-            set(&known, &labels, u64::from(i.status == "known"));
-            add(&records, &labels, v.log_records);
+            results.iter().for_each(|(result, n)| snapshots.add(with(&labels, "result", result), *n));
+            known.set(labels.clone(), u64::from(i.status == "known"));
+            records.add(labels.clone(), v.log_records);
         }
     }
+    vec![snapshots, known, records]
 }
 
-fn wires(registry: &mut MetricsRegistry, status: &Status) {
-    let up = registry.gauges("wire_up", "Whether an interface of a wire is attached");
-    let received = registry.counters("wire_received_packets", "Frames received on an interface of a wire");
-    let sent = registry.counters("wire_sent_packets", "Frames sent on an interface of a wire");
-    let lost =
-        registry.counters("wire_dropped_packets", "Frames dropped on transmission on an interface of a wire");
+fn wires(status: &Status) -> Vec<Family> {
+    let mut up = gauge("wire_up", "Whether an interface of a wire is attached");
+    let mut received = counter("wire_received_packets", "Frames received on an interface of a wire");
+    let mut sent = counter("wire_sent_packets", "Frames sent on an interface of a wire");
+    let mut lost =
+        counter("wire_dropped_packets", "Frames dropped on transmission on an interface of a wire");
     for w in &status.wires {
         for (word, side) in [("vm", &w.vm), ("switch", &w.switch)] {
             let labels = vec![
@@ -163,61 +156,94 @@ fn wires(registry: &mut MetricsRegistry, status: &Status) {
                 ("side", word.to_owned()),
                 ("interface", side.interface.clone()),
             ];
-            set(&up, &labels, u64::from(side.up));
-            add(&received, &labels, side.rx_packets);
-            add(&sent, &labels, side.tx_packets);
-            add(&lost, &labels, side.tx_dropped);
+            up.set(labels.clone(), u64::from(side.up));
+            received.add(labels.clone(), side.rx_packets);
+            sent.add(labels.clone(), side.tx_packets);
+            lost.add(labels.clone(), side.tx_dropped);
         }
     }
+    vec![up, received, sent, lost]
 }
 
-fn switches(registry: &mut MetricsRegistry, status: &Status) {
-    let up = registry.gauges("switch_info", "A switch with a preloaded library, always 1");
-    let mediated = registry.gauges("port_mediated", "Whether the packets of a port are mediated");
-    let queues = registry.gauges("port_queues", "Queues of a port that are mediated");
-    let zero_copy = registry.gauges(
+fn switches(status: &Status) -> Vec<Family> {
+    let mut up = gauge("switch_info", "A switch with a preloaded library, always 1");
+    let mut mediated =
+        gauge("port_mediated", "Whether the packets of a port are mediated; 0 if no switch has the port");
+    let mut queues = gauge("port_queues", "Queues of a port that are mediated");
+    let mut zero_copy = gauge(
         "port_zero_copy_queues",
         "Queues of a port, of both directions, whose packets a P4 VM reads in the switch's memory",
     );
-    let bypasses = registry.gauges("bypasses", "Known ways for packets of a switch to bypass the programs");
+    let mut bypasses = gauge("bypasses", "Known ways for packets of a switch to bypass the programs");
     for s in &status.switches {
         let labels = vec![("switch", s.application.clone()), ("pid", s.pid.to_string())];
-        set(&up, &with(&labels, "kind", &s.kind), 1);
+        up.set(with(&labels, "kind", &s.kind), 1);
         let ways = s.bypasses.len() + s.ports.iter().map(|p| p.bypasses.len()).sum::<usize>();
-        set(&bypasses, &labels, ways as u64);
+        bypasses.set(labels.clone(), ways as u64);
         for p in &s.ports {
-            let mut labels = with(&labels, "port", p.interface.as_ref().unwrap_or(&p.name));
-            set(&queues, &labels, p.queues as u64);
-            set(&zero_copy, &labels, p.zero_copy_queues as u64);
-            labels.push(("role", p.role.clone()));
-            labels.push(("tenant", p.tenant.clone().unwrap_or_default()));
-            labels.push(("vm", p.vm.clone().unwrap_or_default()));
-            set(&mediated, &labels, u64::from(p.mediated));
+            let at_port = with(&labels, "port", p.interface.as_ref().unwrap_or(&p.name));
+            queues.set(at_port.clone(), p.queues as u64);
+            zero_copy.set(at_port.clone(), p.zero_copy_queues as u64);
+            mediated.set(with_owner(at_port, p), u64::from(p.mediated));
         }
     }
+    for p in &status.absent_ports {
+        let labels = vec![("switch", String::new()), ("pid", String::new()), ("port", p.name.clone())];
+        mediated.set(with_owner(labels, p), 0);
+    }
+    vec![up, mediated, queues, zero_copy, bypasses]
+}
+
+/// Returns the labels of a port with its role and owner.
+fn with_owner(mut labels: Labels, port: &PortStatus) -> Labels {
+    labels.push(("role", port.role.clone()));
+    labels.push(("tenant", port.tenant.clone().unwrap_or_default()));
+    labels.push(("vm", port.vm.clone().unwrap_or_default()));
+    labels
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{PortStatus, SwitchStatus};
-    use crate::status::{TenantStatus, VmStatus};
+    use crate::problem::{Problem, ProblemKind};
+    use crate::status::{SideStatus, SwitchStatus, TenantStatus, Unowned, VmStatus, WireStatus};
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     fn status() -> Status {
         let ingress = DirectionStatus {
             packets: 5,
             passed: 3,
-            dropped: vec![("deadline".into(), 2)],
+            dropped: vec![("deadline".into(), 2), ("spoofed".into(), 1)],
             program: Some("ab".into()),
             ..DirectionStatus::default()
         };
-        let vm = VmStatus { name: "web".into(), ingress, ..VmStatus::default() };
-        let tenant = TenantStatus { name: "al\"ice".into(), vms: vec![vm], ..TenantStatus::default() };
+        let vm = |name: &str| VmStatus { name: name.into(), ingress: ingress.clone(), ..VmStatus::default() };
+        let vms = vec![vm("web"), vm("db"), vm("cache")];
+        let tenant = TenantStatus { name: "al\"ice".into(), vms, ..TenantStatus::default() };
         let port =
             PortStatus { name: "p0".into(), role: "uplink".into(), mediated: true, ..PortStatus::default() };
+        let vm_of = |name: &str| PortStatus {
+            name: name.into(),
+            role: "vm".into(),
+            tenant: Some("bob".into()),
+            vm: Some("db".into()),
+            ..PortStatus::default()
+        };
         let switch =
             SwitchStatus { application: "ovs".into(), pid: 7, ports: vec![port], ..SwitchStatus::default() };
-        Status { version: "1".into(), tenants: vec![tenant], switches: vec![switch], ..Status::default() }
+        let side = |name: &str| SideStatus { interface: name.into(), ..SideStatus::default() };
+        let wire = WireStatus { name: "w".into(), vm: side("a"), switch: side("b") };
+        Status {
+            version: "1".into(),
+            tenants: vec![tenant],
+            switches: vec![switch],
+            wires: vec![wire],
+            unowned: Unowned { spoofed: 4, ..Unowned::default() },
+            absent_ports: vec![vm_of("vhu9")],
+            problems: vec![Problem::of_vm(ProblemKind::PortAbsent, ("bob", "db"), "why").at("port", "vhu9")],
+            ..Status::default()
+        }
     }
 
     #[test]
@@ -235,16 +261,81 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
-        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn an_absent_port_is_an_unmediated_port_and_a_problem() {
+        let text = render(&status());
+        for line in [
+            r#"p4shield_port_mediated{switch="",pid="",port="vhu9",role="vm",tenant="bob",vm="db"} 0"#,
+            r#"p4shield_problem{kind="port_absent",tenant="bob",vm="db",port="vhu9"} 1"#,
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn spoofed_packets_are_in_one_metric() {
+        let text = render(&status());
+        let spoofed: Vec<_> = text.lines().filter(|line| line.contains("spoofed")).collect();
+        assert_eq!(spoofed.len(), 4, "{spoofed:?}");
+        assert!(
+            spoofed.iter().all(|line| line.starts_with("p4shield_packets_dropped_total{")),
+            "{spoofed:?}"
+        );
+        let of_no_vm = r#"p4shield_packets_dropped_total{tenant="",vm="",direction="",reason="spoofed"} 4"#;
+        assert!(spoofed.contains(&of_no_vm), "{spoofed:?}");
+    }
+
+    #[test]
+    fn two_scrapes_have_the_same_order() {
+        let first = render(&status());
+        for _ in 0..20 {
+            assert_eq!(render(&status()), first);
+        }
+    }
+
+    #[test]
+    fn every_row_has_help_and_type() {
+        let text = render(&status());
+        let mut described = ("", "");
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            match (words.next(), words.next()) {
+                (Some("#"), Some("HELP")) => described = (words.next().unwrap(), ""),
+                (Some("#"), Some("TYPE")) => {
+                    let (name, kind) = (words.next().unwrap(), words.next().unwrap());
+                    assert_eq!(name, described.0, "{line}");
+                    assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                    described = (name, kind);
+                }
+                _ => {
+                    assert_eq!(line.split(['{', ' ']).next(), Some(described.0), "{line}");
+                    assert!(!described.1.is_empty(), "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn promtool_accepts_all_metrics() {
+        let mut promtool = Command::new("promtool");
+        promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut check = match promtool.stderr(Stdio::piped()).spawn() {
+            Ok(check) => check,
+            Err(why) => return p4shield_need::skip("promtool", why),
+        };
+        check.stdin.take().unwrap().write_all(render(&status()).as_bytes()).unwrap();
+        let output = check.wait_with_output().unwrap();
+        let complaints = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        assert!(output.status.success() && complaints.is_empty(), "{complaints}");
     }
 
     #[test]
     fn every_metric_is_documented() {
         let document = include_str!("../../../../docs/reference/metrics.md");
         for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {
-            let mut words = line.split(' ');
-            let (name, kind) = (words.next().unwrap(), words.next().unwrap());
-            let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            let name = line.split(' ').next().unwrap();
             assert!(
                 document.contains(&format!("`{name}`")),
                 "docs/reference/metrics.md does not explain {name}"

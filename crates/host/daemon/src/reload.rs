@@ -13,6 +13,7 @@
 
 use crate::config::Config;
 use crate::http;
+use crate::refusal;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, Running};
 use crate::status::State;
@@ -116,11 +117,17 @@ impl Reload<'_> {
     fn change(&self, number: usize) -> Result<TenantChange, String> {
         let tenant = self.config.tenants[number].clone();
         let command = self.state.starter.command(&self.config, number, &tenant);
-        let objects = |vm: &crate::config::Vm| {
-            let [ingress, egress] = Direction::ALL.map(|d| read_objects(&vm.programs[d as usize]));
+        let objects = |(v, vm): (usize, &crate::config::Vm)| {
+            let [ingress, egress] = Direction::ALL.map(|d| {
+                let objects = read_objects(&vm.programs[d as usize]);
+                objects.inspect_err(|why| {
+                    let report = self.before.supervisor(number).map(|s| s.report().clone());
+                    refusal::log(&tenant, v, d, report.unwrap_or_default().meanwhile(v, d), why);
+                })
+            });
             Ok([ingress?, egress?])
         };
-        let programs = tenant.vms.iter().map(objects).collect::<Result<_, String>>()?;
+        let programs = tenant.vms.iter().enumerate().map(objects).collect::<Result<_, String>>()?;
         Ok(TenantChange { tenant, command, programs })
     }
 

@@ -6,8 +6,10 @@ use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::{self, Config, Placement};
 use crate::http;
+use crate::refusal;
 use crate::supervisor::{P4VmCommand, Supervisor, SupervisorConfig};
 use crate::text::read_objects;
+use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use std::path::PathBuf;
@@ -96,6 +98,8 @@ pub(crate) struct DaemonState {
     pub(crate) http: Mutex<Option<http::Server>>,
     /// Held during a reload: one at a time.
     pub(crate) reloading: Mutex<()>,
+    /// The problems that were seen before, for their beginnings and for the log.
+    pub(crate) watched: Arc<WatchedProblems>,
 }
 
 impl DaemonState {
@@ -135,6 +139,10 @@ impl DaemonState {
             return Err(SKIPPED.to_owned());
         }
         let supervisor = running.supervisor(t).ok_or("the daemon is stopping")?;
-        supervisor.load(v as u16, direction, read_objects(files)?)
+        let loaded = read_objects(files).and_then(|objects| supervisor.load(v as u16, direction, objects));
+        loaded.inspect_err(|why| {
+            let meanwhile = supervisor.report().meanwhile(v, direction);
+            refusal::log(found, v, direction, meanwhile, why);
+        })
     }
 }

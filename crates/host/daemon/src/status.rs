@@ -1,5 +1,6 @@
 //! The types of what `p4shield status` shows, which is one JSON object; `collect_status` fills them.
 
+use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 
 /// The status of the daemon and everything below it, at one time.
@@ -25,7 +26,13 @@ pub struct Status {
     pub switches: Vec<SwitchStatus>,
     /// Packets that no program judges.
     pub unowned: Unowned,
-    /// What is wrong, each with a remedy; empty if there is nothing.
+    /// Ports that the configuration names and no connected switch has.
+    #[serde(default)]
+    pub absent_ports: Vec<PortStatus>,
+    /// What is wrong; empty if there is nothing.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
+    /// The problems as lines for people, each with a remedy. Many problems of one kind share a line.
     pub advice: Vec<String>,
 }
 
@@ -231,6 +238,9 @@ pub struct PortStatus {
     pub interface: Option<String>,
     /// The number that programs see as `input_port`.
     pub number: u32,
+    /// Whether no entry of the configuration names it, although it may be a VM's or an uplink.
+    #[serde(default)]
+    pub unconfigured: bool,
     /// Whether its packets are mediated.
     pub mediated: bool,
     /// Why they are not.
@@ -254,127 +264,9 @@ pub struct PortStatus {
     pub notes: Vec<String>,
 }
 
-impl DirectionStatus {
-    /// Returns what befell packets that their program should have judged, with a remedy.
-    fn lost(&self) -> impl Iterator<Item = String> {
-        let count = |reason: &str| {
-            let without_verdict = self.dropped.iter().chain(&self.let_through);
-            without_verdict.filter(|(r, _)| r == reason).map(|(_, n)| n).sum::<u64>()
-        };
-        let late = (count("deadline") > 0).then(|| {
-            format!(
-                "packets without a verdict at the deadline: {}; give the P4 VM more time on a core (fewer \
-                 busy processes beside it, cpu, cpu_percent), or raise the tenant's deadline",
-                count("deadline")
-            )
-        });
-        let full = (count("full") > 0).then(|| {
-            format!(
-                "packets that found the queue or the channel full: {}; give the P4 VM more time on a core, \
-                 or raise the tenant's max_held and slots",
-                count("full")
-            )
-        });
-        late.into_iter().chain(full)
-    }
-}
-
-impl TenantStatus {
-    /// Returns what is wrong with the tenant, each with a remedy.
-    pub(crate) fn advice(&self) -> Vec<String> {
-        let mut advice = Vec::new();
-        let name = &self.name;
-        let why = self.error.as_deref().unwrap_or("the daemon is starting it");
-        if matches!(self.state, State::Starting | State::Restarting) {
-            advice.push(format!(
-                "tenant {name}: its P4 VM does not run ({why}); the fail policy applies to its packets"
-            ));
-        }
-        if let Some(channels) = &self.channels {
-            advice.push(format!(
-                "tenant {name}: {channels}; use fewer queues, or distribute the switches over more hosts"
-            ));
-        }
-        if let Some(cores) = &self.cores {
-            advice.push(format!("tenant {name}: {cores}"));
-        }
-        if let Some(inline) = &self.inline {
-            advice.push(format!("tenant {name}: {inline}; see the switch's log"));
-        }
-        if !self.missing.is_empty() {
-            let missing = self.missing.join(", ");
-            advice.push(format!(
-                "tenant {name}: the sandbox lacks {missing}; use a kernel that has it, and remove it from \
-                 allow_missing"
-            ));
-        }
-        for vm in &self.vms {
-            let subject = format!("tenant {name}, VM {}", vm.name);
-            for (word, direction) in [("ingress", &vm.ingress), ("egress", &vm.egress)] {
-                if let Some(error) = &direction.error {
-                    advice.push(format!(
-                        "{subject}: the {word} program does not run ({error}); check it with `p4shield \
-                         verify`, then run \
-                         `p4shield program load {name} {} {word} FILE`",
-                        vm.name
-                    ));
-                }
-                advice.extend(direction.lost().map(|lost| format!("{subject}, {word}: {lost}")));
-            }
-            let remedy = match vm.info.status.as_str() {
-                "missing" => "start `p4shield agent` in the VM",
-                "stale" => "check that `p4shield agent` still runs in the VM, and compare the clocks",
-                "forged" => {
-                    "check that the agent and key_file have the same key, tenant and VM name; if they \
-                     have, an attacker forges"
-                }
-                "replayed" => "an attacker writes old information to the info page",
-                _ => continue,
-            };
-            advice.push(format!("{subject}: its information is {}; {remedy}", vm.info.status));
-        }
-        advice
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn advice_has_a_remedy_for_each_fault() {
-        let info = InfoStatus { status: "missing".into(), ..InfoStatus::default() };
-        let egress = DirectionStatus {
-            error: Some("refused".into()),
-            dropped: vec![("deadline".into(), 3), ("full".into(), 1)],
-            let_through: vec![("deadline".into(), 4)],
-            ..DirectionStatus::default()
-        };
-        let vm = VmStatus { name: "web".into(), info, egress, ..VmStatus::default() };
-        let tenant = TenantStatus {
-            name: "alice".into(),
-            missing: vec!["landlock".into()],
-            channels: Some("2 lanes have no channel".into()),
-            cores: Some("cpu = 3 is a core on which the switch polls".into()),
-            vms: vec![vm],
-            ..TenantStatus::default()
-        };
-        let advice = tenant.advice();
-        for part in [
-            "fail policy",
-            "fewer queues",
-            "allow_missing",
-            "program load alice web egress",
-            "p4shield agent",
-            "cpu = 3",
-            "at the deadline: 7",
-            "channel full: 1",
-        ] {
-            assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
-        }
-        let fine = TenantStatus { state: State::Running, ..TenantStatus::default() };
-        assert_eq!(fine.advice(), Vec::<String>::new());
-    }
 
     #[test]
     fn a_vms_rule_follows_from_all_its_ports() {
@@ -388,9 +280,12 @@ mod tests {
 
     #[test]
     fn status_survives_json() {
-        let status = Status { tenants: vec![TenantStatus::default()], ..Status::default() };
+        let problems = vec![Problem::of_tenant(crate::problem::ProblemKind::P4vmDown, "alice", "why")];
+        let status = Status { tenants: vec![TenantStatus::default()], problems, ..Status::default() };
         let json = serde_json::to_string(&status).unwrap();
-        assert!(json.contains(r#""state":"starting""#), "{json}");
+        for part in [r#""state":"starting""#, r#""kind":"p4vm_down","subject":"tenant alice""#] {
+            assert!(json.contains(part), "{json}");
+        }
         assert_eq!(serde_json::from_str::<Status>(&json).unwrap(), status);
     }
 }

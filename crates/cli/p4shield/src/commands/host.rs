@@ -52,7 +52,7 @@ struct Socket {
 /// Examples:
 ///
 ///   p4shield status
-///   p4shield status --json | jq .advice
+///   p4shield status --json | jq .problems
 ///
 /// Exit code 1 if there is a problem.
 #[derive(Debug, clap::Args)]

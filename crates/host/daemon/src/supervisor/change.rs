@@ -14,6 +14,7 @@ use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects, Pages};
 use super::thread::SupervisorThread;
 use crate::config::{Tenant, Vm};
+use crate::refusal;
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_control::{ClientError, ProgramSlot, Request};
@@ -83,6 +84,8 @@ impl SupervisorThread {
                     summary.replaced += 1;
                 }
                 Err(e) if is_recoverable(&e) => {
+                    let meanwhile = self.report().meanwhile(v, d);
+                    refusal::log(&plan.change.tenant, v, d, meanwhile, &e.to_string());
                     let name = &plan.change.tenant.name;
                     let refusal = format!("{name} {} {}: {e}", vm.name, d.name());
                     if !unchanged {

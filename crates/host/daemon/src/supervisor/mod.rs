@@ -26,6 +26,7 @@ mod thread;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::Tenant;
+use crate::refusal::Meanwhile;
 use crate::status::State;
 use gate::Gate;
 use p4shield_abi::Direction;
@@ -58,6 +59,21 @@ pub(crate) struct SupervisorReport {
     pub(crate) cores: Option<String>,
     /// Why the program of a VM and direction does not run.
     pub(crate) refusals: Vec<[Option<String>; 2]>,
+}
+
+impl SupervisorReport {
+    /// Returns what judges packets of a direction while a new program for it is refused.
+    pub(crate) fn meanwhile(&self, vm: usize, direction: Direction) -> Meanwhile {
+        let d = direction as usize;
+        let status = self.p4vm.as_ref().and_then(|p4vm| p4vm.vms.iter().find(|v| usize::from(v.vm) == vm));
+        if status.is_some_and(|vm| vm.directions[d].program.is_some()) {
+            Meanwhile::PreviousProgram
+        } else if self.p4vm.is_none() || self.refusals.get(vm).is_some_and(|r| r[d].is_some()) {
+            Meanwhile::Fail
+        } else {
+            Meanwhile::NoProgram
+        }
+    }
 }
 
 /// The answer to a command, as text for the operator.
@@ -210,5 +226,28 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_program_leaves_packets_to_program_or_policy() {
+        let says = |report: &SupervisorReport| report.meanwhile(0, Direction::Egress);
+        let status = |program| {
+            let egress = control::DirectionStatus { program, ..Default::default() };
+            let vm = control::VmStatus { directions: [Default::default(), egress], ..Default::default() };
+            Some(control::Status { vms: vec![vm], ..Default::default() })
+        };
+        let mut report = SupervisorReport { refusals: vec![[None, None]], ..SupervisorReport::default() };
+        assert_eq!(says(&report), Meanwhile::Fail, "the P4 VM does not run");
+        report.p4vm = status(Some([7; 32]));
+        assert_eq!(says(&report), Meanwhile::PreviousProgram);
+        report.p4vm = status(None);
+        assert_eq!(says(&report), Meanwhile::NoProgram);
+        report.refusals[0][1] = Some("refused".to_owned());
+        assert_eq!(says(&report), Meanwhile::Fail, "a configured program is missing");
     }
 }

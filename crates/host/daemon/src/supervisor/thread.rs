@@ -96,7 +96,7 @@ impl SupervisorThread {
         format!("p4vm-{}", self.config.tenant.name)
     }
 
-    fn report(&self) -> MutexGuard<'_, SupervisorReport> {
+    pub(super) fn report(&self) -> MutexGuard<'_, SupervisorReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,17 +131,8 @@ impl SupervisorThread {
                 let d = direction as usize;
                 match crate::text::read_objects(&vm.programs[d]) {
                     Ok(objects) => self.programs[v][d] = VerifiedProgram { objects, digest: None },
-                    Err(error) => {
-                        let tenant = &self.config.tenant.name;
-                        tracing::error!(
-                            tenant,
-                            vm = vm.name,
-                            direction = direction.name(),
-                            error,
-                            "the program is not loaded"
-                        );
-                        self.report().refusals[v][d] = Some(error);
-                    }
+                    // The watcher logs it.
+                    Err(error) => self.report().refusals[v][d] = Some(error),
                 }
             }
         }

@@ -12,6 +12,8 @@
 //! mediated arrives as a notice from the library, or is found by `roles` in Open vSwitch's database; `status`
 //! shows it.
 
+mod absent;
+mod interface;
 mod pending;
 mod registry;
 mod roles;
@@ -20,6 +22,7 @@ use crate::attachment::{self, Attachment, ChannelEnd, InlineRequest, LaneKey, Pa
 use crate::config::{Config, Placement};
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
+use crate::problem::{Problem, ProblemKind};
 use crate::text::chain;
 use crate::totals::Totals;
 use p4shield_attach::message::LibraryMessage;
@@ -276,15 +279,22 @@ impl Attachment for SwitchAttachment {
 
     fn switches(&self) -> attachment::SwitchesStatus {
         let roles = self.shared.roles();
-        let connected = self.shared.registry().status(&roles);
-        let mut advice = roles.advice(&connected, self.shared.monitor().map(|m| m.state()));
+        let database = self.shared.monitor().map(|m| m.state());
+        let registry = self.shared.registry();
+        let connected = registry.status(&roles);
+        let absences = roles.absences(registry.ports(), &connected, database.as_ref());
+        drop(registry);
+        let mut problems = Vec::new();
         if connected.is_empty() {
             let kind = self.shared.config().attachment.name();
-            advice.push(format!(
+            let text = format!(
                 "no switch is connected; set one up with `p4shield attach {kind}`, or read the reason in \
                  its log"
-            ));
+            );
+            problems.push(Problem::new(ProblemKind::NoSwitch, format!("attachment {kind}"), text));
         }
-        attachment::SwitchesStatus { connected, advice }
+        problems.extend(roles.problems(&connected, database));
+        problems.extend(absences.problems);
+        attachment::SwitchesStatus { connected, absent: absences.ports, problems }
     }
 }

@@ -337,6 +337,11 @@ impl SwitchRegistry {
         changed.collect()
     }
 
+    /// Returns the ports of all switches, each with its application's name.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (&str, &PortInfo)> {
+        self.switches.iter().flat_map(|s| s.ports.values().map(|p| (s.peer.application.as_str(), &p.info)))
+    }
+
     pub(super) fn status(&self, roles: &PortRoles) -> Vec<SwitchStatus> {
         self.switches.iter().map(|s| s.status(roles)).collect()
     }
@@ -347,11 +352,15 @@ impl SwitchRecord {
         let (mut bypasses, unmediated, mut notes) = by_kind(&self.remarks);
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
+        // By port: lanes of each side, and lanes that are zero-copy.
+        let mut lanes: HashMap<PortId, ([usize; 2], usize)> = HashMap::new();
+        for lane in self.lanes.values() {
+            let (queues, zero_copy) = lanes.entry(lane.port).or_default();
+            queues[lane.facing as usize] += 1;
+            *zero_copy += usize::from(lane.zero_copy.is_some());
+        }
         let port = |(id, port): (&PortId, &PortRecord)| {
-            let queues = QueueSide::ALL
-                .map(|facing| self.lanes.values().filter(|l| (l.port, l.facing) == (*id, facing)).count());
-            let zero_copy_queues =
-                self.lanes.values().filter(|l| l.port == *id && l.zero_copy.is_some()).count();
+            let (queues, zero_copy_queues) = lanes.get(id).copied().unwrap_or_default();
             PortStatus { zero_copy_queues, ..self.port(port, queues, roles) }
         };
         SwitchStatus {
@@ -381,6 +390,7 @@ impl SwitchRecord {
             name: printable(&port.info.name),
             interface: interface.map(str::to_owned),
             number: port.info.number,
+            unconfigured: roles.is_unconfigured(&self.peer.application, &port.info),
             mediated: unmediated.is_empty(),
             why: unmediated.into_iter().next(),
             role: role.to_owned(),

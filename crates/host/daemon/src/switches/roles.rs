@@ -1,9 +1,14 @@
 //! The roles of ports, from the configuration's `[[port]]` tables or else from Open vSwitch's database.
 
+use super::interface::{awaits_guest, is_switchs_own, names_of};
 use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::status::SwitchStatus;
+use p4shield_abi::VmRef;
 use p4shield_attach::PortInfo;
+use p4shield_control::printable;
 use p4shield_ovsdb::{Interface, Kind, State, Switch};
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -17,20 +22,39 @@ const EVERY_ADDRESS_OF_THE_HOST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 pub(super) struct PortRoles {
     config: Arc<Config>,
     switch: Option<Arc<Switch>>,
+    // Indexes: there may be thousands of ports, and the daemon looks at all of them once a second.
+    /// By every name that a library may use: positions in the switch's interfaces.
+    interfaces: HashMap<String, usize>,
+    /// By name: the roles of `[[port]]` entries.
+    ports: HashMap<String, Role>,
+    /// By iface-id: the VMs' roles.
+    iface_ids: HashMap<String, Role>,
 }
 
 impl PortRoles {
-    pub(super) const fn new(config: Arc<Config>, switch: Option<Arc<Switch>>) -> Self {
-        Self { config, switch }
+    pub(super) fn new(config: Arc<Config>, switch: Option<Arc<Switch>>) -> Self {
+        let mut interfaces = HashMap::new();
+        for (at, interface) in switch.iter().flat_map(|s| s.interfaces.iter().enumerate()) {
+            for name in names_of(interface) {
+                interfaces.entry(name.to_owned()).or_insert(at);
+            }
+        }
+        let ports = config.ports.iter().map(|p| (p.name.clone(), p.role)).collect();
+        let iface_ids = iface_ids(&config).map(|(vm, id)| (id.to_owned(), Role::Vm(vm))).collect();
+        Self { config, switch, interfaces, ports, iface_ids }
     }
 
     /// Returns the role of an application's port, and Open vSwitch's name for the port.
     pub(super) fn of(&self, application: &str, port: &PortInfo) -> (Role, Option<&str>) {
         let interface = self.interface(application, port);
-        let names = port.names().chain(interface.map(|i| i.name.as_str()));
-        let by_name = names.filter_map(|n| self.config.role_of_name(n)).next();
-        let by_id = || interface?.iface_id.as_deref().and_then(|id| self.config.role_of_iface_id(id));
-        (by_name.or_else(by_id).unwrap_or_default(), interface.map(|i| i.name.as_str()))
+        (self.configured(port, interface).unwrap_or_default(), interface.map(|i| i.name.as_str()))
+    }
+
+    /// Returns the role of a port with this interface, if an entry of the configuration names it.
+    fn configured(&self, port: &PortInfo, interface: Option<&Interface>) -> Option<Role> {
+        let mut names = port.names().chain(interface.map(|i| i.name.as_str()));
+        let by_id = || self.iface_ids.get(interface?.iface_id.as_deref()?);
+        names.find_map(|n| self.ports.get(n)).or_else(by_id).copied()
     }
 
     /// Returns the endpoints of tunnels of this application: those of the configuration and of the database.
@@ -74,62 +98,83 @@ impl PortRoles {
         })
     }
 
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the VMs with an `iface_id`.
+    pub(super) fn iface_ids(&self) -> impl Iterator<Item = (VmRef, &str)> {
+        iface_ids(&self.config)
+    }
+
+    /// Returns whether neither an entry of the configuration nor the switch itself has this port.
+    pub(super) fn is_unconfigured(&self, application: &str, port: &PortInfo) -> bool {
+        let interface = self.interface(application, port);
+        self.configured(port, interface).is_none() && !interface.is_some_and(is_switchs_own)
+    }
+
     fn decapsulates_tunnels(&self) -> bool {
         self.config.attachment == Attachment::Dpdk
     }
 
-    fn interfaces(&self) -> &[Interface] {
+    pub(super) fn interfaces(&self) -> &[Interface] {
         self.switch.as_ref().map_or(&[], |s| &s.interfaces)
     }
 
-    fn interface(&self, application: &str, port: &PortInfo) -> Option<&Interface> {
+    pub(super) fn interface(&self, application: &str, port: &PortInfo) -> Option<&Interface> {
         if !application.starts_with(OVS) {
             return None;
         }
-        self.interfaces().iter().find(|i| port.names().any(|n| has_name(i, n)))
+        port.names().find_map(|name| self.interface_called(name))
     }
 
-    /// Returns what is wrong with the connected switches, each with a remedy.
-    pub(super) fn advice(&self, connected: &[SwitchStatus], state: Option<State>) -> Vec<String> {
-        let mut advice = Vec::new();
+    /// Returns the interface for which a library may use this name.
+    pub(super) fn interface_called(&self, name: &str) -> Option<&Interface> {
+        self.interfaces().get(*self.interfaces.get(name)?)
+    }
+
+    /// Returns what is wrong with the connected switches.
+    pub(super) fn problems(&self, connected: &[SwitchStatus], state: Option<State>) -> Vec<Problem> {
+        let mut problems = Vec::new();
         let lost = match state {
             Some(State::Lost(why)) => Some(why),
             Some(State::Connecting) => Some("no answer yet".to_owned()),
             Some(State::Connected) | None => None,
         };
         if let Some(why) = lost {
-            advice.push(format!(
-                "the connection to Open vSwitch's database is lost ({why}), so the roles of ports may be \
-                 out of date; \
-                 check that daemon.ovsdb names its socket"
-            ));
+            let text = format!(
+                "the connection is lost ({why}), so the roles of ports may be out of date; check that \
+                 daemon.ovsdb names its socket"
+            );
+            problems.push(Problem::new(ProblemKind::DatabaseLost, "Open vSwitch's database", text));
         }
         for s in connected {
             let switch = format!("switch {} (process {})", s.application, s.pid);
-            advice
-                .extend(s.bypasses.iter().map(|b| format!("{switch}: packets can bypass the programs: {b}")));
+            let bypass = |b: &String| {
+                Problem::new(ProblemKind::Bypass, &*switch, format!("packets can bypass the programs: {b}"))
+            };
+            problems.extend(s.bypasses.iter().map(bypass));
             for p in &s.ports {
-                let bypasses = p.bypasses.iter();
-                advice.extend(
-                    bypasses
-                        .map(|b| format!("{switch}, port {}: packets can bypass the programs: {b}", p.name)),
-                );
-                if let Some(why) = &p.why {
-                    advice.push(format!("{switch}, port {}: its packets are not mediated: {why}", p.name));
-                }
+                let (tenant, vm) = (p.tenant.as_deref(), p.vm.as_deref());
+                let at_port = |problem: Problem| problem.at("port", &p.name).concerning(tenant, vm);
+                problems.extend(p.bypasses.iter().map(bypass).map(at_port));
+                problems.extend(p.why.as_ref().map(|why| {
+                    let text = format!("its packets are not mediated: {why}");
+                    at_port(Problem::new(ProblemKind::PortNotMediated, &*switch, text))
+                }));
             }
         }
-        advice.extend(self.unseen_interfaces(connected));
-        advice
+        problems.extend(self.unseen_interfaces(connected));
+        problems
     }
 
-    /// Returns advice on interfaces of Open vSwitch's user-space datapath that the library does not see.
-    fn unseen_interfaces(&self, connected: &[SwitchStatus]) -> Vec<String> {
+    /// Returns the interfaces of Open vSwitch's user-space datapath that the library does not see.
+    fn unseen_interfaces(&self, connected: &[SwitchStatus]) -> Vec<Problem> {
         let mut ovs = connected.iter().filter(|s| s.application.starts_with(OVS)).peekable();
         if ovs.peek().is_none() {
             return Vec::new();
         }
-        let seen: Vec<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
+        let seen: HashSet<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
         let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
         // A patch port leads to another bridge of the same datapath and an internal one to the host. Packets
         // of these tunnels are judged where they enter the switch.
@@ -137,16 +182,16 @@ impl PortRoles {
         let attached = in_user_space
             .filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal) && !decapsulated(&i.kind));
         let unseen =
-            attached.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !awaits_guest(i));
-        let text = |i: &Interface| {
-            format!(
-                "Open vSwitch's interface {} (type {}): its packets are not mediated because the library \
-                 does not see \
-                 it; use a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
-                i.name, i.kind
-            )
+            attached.filter(|i| !seen.contains(i.name.as_str()) && i.error.is_none() && !awaits_guest(i));
+        let problem = |i: &Interface| {
+            let text = format!(
+                "its packets are not mediated because the library does not see an interface of type {}; use \
+                 a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
+                printable(&i.kind.to_string())
+            );
+            Problem::new(ProblemKind::InterfaceUnseen, "Open vSwitch", text).at("interface", &i.name)
         };
-        unseen.map(text).collect()
+        unseen.map(problem).collect()
     }
 }
 
@@ -166,23 +211,20 @@ fn endpoints(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     }
 }
 
-/// Returns whether this is a vhost-user interface without a guest: the library sees it once a guest connects.
-fn awaits_guest(interface: &Interface) -> bool {
-    matches!(interface.kind, Kind::VhostUser | Kind::VhostUserClient) && interface.link_up != Some(true)
-}
-
-/// Returns whether a library may use this name for the interface.
-fn has_name(interface: &Interface, name: &str) -> bool {
-    interface.name == name
-        || interface.dpdk_device() == Some(name)
-        || interface.vhost_path.as_deref() == Some(name)
+/// Returns the VMs of a configuration that have an `iface_id`.
+fn iface_ids(config: &Config) -> impl Iterator<Item = (VmRef, &str)> {
+    config.numbered_tenants().flat_map(|(t, tenant)| {
+        let vm_ref =
+            move |v: usize| Some(VmRef { tenant: u16::try_from(t).ok()?, vm: u16::try_from(v).ok()? });
+        tenant.numbered_vms().filter_map(move |(v, vm)| Some((vm_ref(v)?, vm.iface_id.as_deref()?)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::lines;
     use crate::status::PortStatus;
-    use p4shield_mediator::VmRef;
     use std::path::Path;
 
     const TEXT: &str = r#"
@@ -253,8 +295,8 @@ role = "uplink"
             bypasses: roles.bypass("ovs-vswitchd").into_iter().collect(),
             ..SwitchStatus::default()
         };
-        let advice = roles.advice(&[ovs], Some(State::Lost("it is gone".into())));
-        for part in ["daemon.ovsdb", "hw-offload=false", "rte_flow rule 7", "interface tap0 (type system)"] {
+        let advice = lines(&roles.problems(&[ovs], Some(State::Lost("it is gone".into()))));
+        for part in ["daemon.ovsdb", "hw-offload=false", "rte_flow rule 7", "interface tap0: "] {
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }
         assert_eq!(advice.len(), 4, "{advice:?}");
@@ -269,9 +311,9 @@ role = "uplink"
             let vhost = Interface { name: "vhu0".into(), kind, link_up, ..switch().interfaces[2].clone() };
             let switch = Switch { interfaces: vec![vhost], ..Switch::default() };
             let ovs = SwitchStatus { application: "ovs-vswitchd".into(), ..SwitchStatus::default() };
-            PortRoles::new(Arc::clone(&config), Some(Arc::new(switch))).advice(&[ovs], None)
+            PortRoles::new(Arc::clone(&config), Some(Arc::new(switch))).problems(&[ovs], None)
         };
-        assert_eq!(advice(Some(false)), Vec::<String>::new());
+        assert_eq!(advice(Some(false)), []);
         assert_eq!(advice(Some(true)).len(), 1, "the guest's packets are not mediated");
     }
 

@@ -34,7 +34,7 @@ impl Fixture {
         self.folder.join(name)
     }
 
-    fn object(&self, name: &str, source: &str) {
+    pub(crate) fn object(&self, name: &str, source: &str) {
         let input = self.at(&format!("{name}.c"));
         std::fs::write(&input, source).unwrap();
         let mut clang = Command::new("clang");

@@ -1,10 +1,11 @@
 //! End-to-end tests of the daemon: P4 VMs are killed, stopped and corrupted under traffic.
 //!
-//! This binary starts itself as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does,
-//! and as a switch with a preloaded library (`switch CONFIG PORT`).
+//! This binary starts itself as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG [log]`), as `p4shield`
+//! does, and as a switch with a preloaded library (`switch CONFIG PORT`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
 
+mod absent;
 mod attachment;
 mod attacks;
 mod changes;
@@ -23,6 +24,7 @@ type Test = (&'static str, fn());
 const TESTS: &[&[Test]] = &[
     operations::TESTS,
     changes::TESTS,
+    absent::TESTS,
     attacks::TESTS,
     epochs::TESTS,
     wires::TESTS,
@@ -40,7 +42,12 @@ fn main() {
             options.limits.address_space = 1 << 20;
             end(p4vm::run(&options).map_err(|e| e.to_string()));
         }
-        Some("daemon") => end(p4shield_daemon::run(args[2].as_ref()).map_err(|e| format!("{e:?}"))),
+        Some("daemon") => {
+            if args.get(3).is_some_and(|option| option == "log") {
+                tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+            }
+            end(p4shield_daemon::run(args[2].as_ref()).map_err(|e| format!("{e:?}")));
+        }
         Some("switch") => {
             switches::run(&args[2], &args[3]);
             end(Ok(()));

@@ -12,6 +12,7 @@ use p4shield_testbed::ovsdb::Database;
 use p4shield_testbed::packet::udp;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -48,8 +49,20 @@ pub(crate) struct Daemon(Child);
 
 impl Daemon {
     pub(crate) fn start(fixture: &Fixture) -> Self {
+        Self::with(fixture, |_| {})
+    }
+
+    /// Starts a daemon that logs to `log`.
+    pub(crate) fn logging(fixture: &Fixture, log: File) -> Self {
+        Self::with(fixture, |command| {
+            command.arg("log").stderr(log);
+        })
+    }
+
+    fn with(fixture: &Fixture, set: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new("/proc/self/exe");
         command.arg("daemon").arg(fixture.at("p4shield.toml")).stdin(Stdio::null());
+        set(&mut command);
         let daemon = Self(command.spawn().unwrap());
         wait_for("two P4 VMs", || {
             let status = api::status(&fixture.at("daemon.sock"));
@@ -92,7 +105,7 @@ impl PacketCounts {
 
 /// A switch with one port of two queues, which sends to both tenants continuously.
 pub(crate) struct Switch {
-    session: Session,
+    pub(crate) session: Session,
     counts: Arc<PacketCounts>,
     thread: Option<JoinHandle<()>>,
 }
@@ -102,7 +115,7 @@ impl Switch {
         Self::called("test-switch", config, port)
     }
 
-    fn called(application: &str, config: &Path, port: &str) -> Self {
+    pub(crate) fn called(application: &str, config: &Path, port: &str) -> Self {
         let (config, application) = (config.to_owned(), application.to_owned());
         let options = Options { config, kind: Kind::Dpdk, application };
         let session = Session::start(options).unwrap();

@@ -3,8 +3,9 @@
 //! It is the format that `promtool check metrics` and all versions of Prometheus read. Rows are sorted, so
 //! that two scrapes of the same values are the same text.
 
+use prometheus::TextEncoder;
+use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// The `Content-Type` of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -50,29 +51,49 @@ impl Family {
         self.rows.insert(labels, n);
     }
 
-    /// Appends the metric to `text`.
-    pub(crate) fn write(&self, text: &mut String) {
-        let kind = match self.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        let Self { name, help, .. } = self;
-        // Writing to a string cannot fail.
-        let _ = write!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n");
-        for (labels, value) in &self.rows {
-            let labels: Vec<_> =
-                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-            let _ = match labels.is_empty() {
-                true => writeln!(text, "{name} {value}"),
-                false => writeln!(text, "{name}{{{}}} {value}", labels.join(",")),
+    /// Returns the metric as the library knows it.
+    fn to_proto(&self) -> MetricFamily {
+        let row = |(labels, value): (&Labels, &u64)| {
+            let pair = |(name, value): &(&str, String)| {
+                let mut pair = LabelPair::default();
+                pair.set_name((*name).to_owned());
+                pair.set_value(value.clone());
+                pair
             };
-        }
+            let mut metric = Metric::from_label(labels.iter().map(pair).collect());
+            // Prometheus has no other numbers than these.
+            let value = *value as f64;
+            match self.kind {
+                Kind::Counter => {
+                    let mut counter = proto::Counter::default();
+                    counter.set_value(value);
+                    metric.set_counter(counter);
+                }
+                Kind::Gauge => {
+                    let mut gauge = proto::Gauge::default();
+                    gauge.set_value(value);
+                    metric.set_gauge(gauge);
+                }
+            }
+            metric
+        };
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.clone());
+        family.set_help(format!("{}.", self.help));
+        family.set_field_type(match self.kind {
+            Kind::Counter => MetricType::COUNTER,
+            Kind::Gauge => MetricType::GAUGE,
+        });
+        family.set_metric(self.rows.iter().map(row).collect());
+        family
     }
 }
 
-/// Returns the value of a label with the format's escapes.
-fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+/// Returns the text of all metrics that have rows.
+pub(crate) fn text(families: &[Family]) -> String {
+    let families: Vec<_> = families.iter().filter(|f| !f.rows.is_empty()).map(Family::to_proto).collect();
+    let text = TextEncoder::new().encode_to_string(&families);
+    text.expect("every metric has a name and a row")
 }
 
 /// Returns labels with one more.
@@ -92,8 +113,7 @@ mod tests {
         for (vm, n) in [("b", 1), ("a\"\\\n", 2), ("b", 3)] {
             family.add(vec![("vm", vm.to_owned())], n);
         }
-        let mut text = String::new();
-        family.write(&mut text);
+        let text = text(&[family, Family::new("none", Kind::Gauge, "Omitted")]);
         let expected = "# HELP p4shield_packets_total Packets.\n# TYPE p4shield_packets_total counter\n\
                         p4shield_packets_total{vm=\"a\\\"\\\\\\n\"} 2\np4shield_packets_total{vm=\"b\"} 4\n";
         assert_eq!(text, expected);

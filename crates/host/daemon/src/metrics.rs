@@ -1,7 +1,7 @@
 //! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are
 //! stable.
 
-use crate::exposition::{Family, Kind, Labels, with};
+use crate::exposition::{self, Family, Kind, Labels, with};
 use crate::status::{DirectionStatus, PortStatus, State, Status};
 
 fn counter(name: &str, help: &'static str) -> Family {
@@ -16,12 +16,10 @@ fn gauge(name: &str, help: &'static str) -> Family {
 pub(crate) fn render(status: &Status) -> String {
     let mut build = gauge("build_info", "Version of the daemon, always 1");
     build.set(vec![("version", status.version.clone())], 1);
-    let mut text = String::new();
-    build.write(&mut text);
-    for part in [tenants, problems, packets, information, wires, switches] {
-        part(status).iter().for_each(|family| family.write(&mut text));
-    }
-    text
+    let parts = [tenants, problems, packets, information, wires, switches];
+    let families: Vec<_> =
+        std::iter::once(build).chain(parts.into_iter().flat_map(|part| part(status))).collect();
+    exposition::text(&families)
 }
 
 fn tenants(status: &Status) -> Vec<Family> {

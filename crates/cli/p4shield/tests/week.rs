@@ -163,8 +163,13 @@ impl Configuration {
             };
             text += &format!("tenant = \"{tenant}\"\nvm = \"{vm}\"\n");
         }
-        if self.uplink && attachment != Attachment::Wire {
-            text += &format!("[[port]]\nname = \"{}\"\nrole = \"uplink\"\n", attachment.port("c0"));
+        if attachment != Attachment::Wire {
+            let others = [("c0", true), ("a1", !self.app), ("d0", !self.carol)];
+            for (interface, _) in others.into_iter().filter(|(_, listed)| *listed) {
+                let role = if interface == "c0" && self.uplink { "uplink" } else { "shared" };
+                let name = attachment.port(interface);
+                text += &format!("[[port]]\nname = \"{name}\"\nrole = \"{role}\"\n");
+            }
         }
         text
     }

@@ -155,7 +155,7 @@ const DAEMON: &[Key] = &[
     key("state", "path", Absent("systemd's `StateDirectory=`; without it, state is kept while the daemon \
                                  runs"), PATH, ALL,
         "The folder for state that outlives the daemon: the lower bounds of log epochs, which keep epochs \
-         increasing when the clock is set back."),
+         increasing when the clock is set back, and the programs that commands loaded."),
 ];
 
 #[rustfmt::skip]

@@ -7,9 +7,11 @@
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
 use crate::metrics;
+use crate::programs::ProgramRecord;
 use crate::reload_report::ReloadReport;
-use crate::state::DaemonState;
+use crate::state::{DaemonState, Target};
 use crate::status::Status;
+use crate::supervisor::Loaded;
 use p4shield_attach::listener;
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -54,6 +56,27 @@ pub enum Command {
         direction: String,
         /// Absolute paths of the objects to link.
         objects: Vec<PathBuf>,
+        /// Whether the next reload or restart undoes it.
+        #[serde(default)]
+        temporary: bool,
+    },
+    /// Returns to the configuration's program.
+    Revert {
+        /// The tenant's name.
+        tenant: String,
+        /// The VM's name.
+        vm: String,
+        /// `ingress` or `egress`.
+        direction: String,
+    },
+    /// Returns the commands that changed a program.
+    History {
+        /// The tenant's name.
+        tenant: String,
+        /// The VM's name.
+        vm: String,
+        /// `ingress` or `egress`.
+        direction: String,
     },
     /// Applies what changed in the configuration, or only reports it.
     Reload {
@@ -71,8 +94,15 @@ pub enum Answer {
     Status(Box<Status>),
     /// The answer to `metrics`.
     Metrics(String),
-    /// Success, with the digest of the program.
-    Done(String),
+    /// A program was loaded or unloaded.
+    Loaded {
+        /// Its digest, or `no program`.
+        program: String,
+        /// What the operator should know.
+        warning: Option<String>,
+    },
+    /// The answer to `history`, the newest first.
+    History(Vec<ProgramRecord>),
     /// The answer to `reload`.
     Reloaded(ReloadReport),
     /// Failure, with the reason.
@@ -164,7 +194,7 @@ pub fn metrics(socket: &Path) -> Result<String, ApiError> {
     }
 }
 
-/// Replaces a program, or unloads it if there are no objects. Returns the digest.
+/// Replaces a program for good, or unloads it if there are no objects. Returns the digest.
 ///
 /// # Errors
 /// See [`ApiError`]; [`ApiError::Failed`] has the verifier's message. The previous program then still runs.
@@ -177,8 +207,8 @@ pub fn load(
 ) -> Result<String, ApiError> {
     let objects = objects.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
     let (tenant, vm, direction) = (tenant.to_owned(), vm.to_owned(), direction.to_owned());
-    match ask(socket, &Command::Load { tenant, vm, direction, objects })? {
-        Answer::Done(digest) => Ok(digest),
+    match ask(socket, &Command::Load { tenant, vm, direction, objects, temporary: false })? {
+        Answer::Loaded { program, .. } => Ok(program),
         _ => Err(ApiError::Unexpected),
     }
 }
@@ -278,6 +308,7 @@ fn is_authorised(stream: &UnixStream) -> bool {
 }
 
 fn serve(stream: UnixStream, state: &Arc<DaemonState>) -> io::Result<()> {
+    let uid = socket_peercred(&stream)?.uid.as_raw();
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut writer = stream.try_clone()?;
@@ -288,19 +319,29 @@ fn serve(stream: UnixStream, state: &Arc<DaemonState>) -> io::Result<()> {
         if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let mut answer = serde_json::to_vec(&answer(&line, state))?;
+        let mut answer = serde_json::to_vec(&answer(&line, state, uid))?;
         answer.push(b'\n');
         writer.write_all(&answer)?;
     }
 }
 
-fn answer(line: &[u8], state: &Arc<DaemonState>) -> Answer {
-    let done = |result: Result<String, String>| result.map_or_else(Answer::Failed, Answer::Done);
+fn answer(line: &[u8], state: &Arc<DaemonState>, uid: u32) -> Answer {
+    let done = |result: Result<Loaded, String>| {
+        result.map_or_else(Answer::Failed, |Loaded { program, warning }| Answer::Loaded { program, warning })
+    };
     match serde_json::from_slice(line) {
         Ok(Command::Status) => Answer::Status(Box::new(state.status())),
         Ok(Command::Metrics) => Answer::Metrics(metrics::render(&state.status())),
-        Ok(Command::Load { tenant, vm, direction, objects }) => {
-            done(state.load(&tenant, &vm, &direction, &objects))
+        Ok(Command::Load { tenant, vm, direction, objects, temporary }) => {
+            let target = Target { tenant: &tenant, vm: &vm, direction: &direction };
+            done(state.load(&target, &objects, (uid, temporary)))
+        }
+        Ok(Command::Revert { tenant, vm, direction }) => {
+            done(state.revert(&Target { tenant: &tenant, vm: &vm, direction: &direction }, uid))
+        }
+        Ok(Command::History { tenant, vm, direction }) => {
+            let history = state.history(&Target { tenant: &tenant, vm: &vm, direction: &direction });
+            history.map_or_else(Answer::Failed, Answer::History)
         }
         Ok(Command::Reload { dry_run }) => {
             state.reload(dry_run).map_or_else(Answer::Failed, Answer::Reloaded)
@@ -342,7 +383,7 @@ mod tests {
     fn random_lines_are_parsed_or_refused() {
         let objects = vec!["/x.o".into(), "/y.o".into()];
         let (tenant, vm, direction) = ("alice".to_owned(), "web".to_owned(), "ingress".to_owned());
-        let commands = [Command::Status, Command::Load { tenant, vm, direction, objects }];
+        let commands = [Command::Status, Command::Load { tenant, vm, direction, objects, temporary: true }];
         let tenants = vec![TenantStatus { vms: vec![VmStatus::default()], ..TenantStatus::default() }];
         let status = Status { tenants, advice: vec!["a\nb".to_owned()], ..Status::default() };
         let answers = [Answer::Status(Box::new(status)), Answer::Failed("no".to_owned())];

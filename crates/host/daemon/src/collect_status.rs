@@ -6,6 +6,7 @@
 use crate::config::{self, Attachment};
 use crate::problem::lines;
 use crate::problems;
+use crate::programs::{ProgramKey, ProgramStore};
 use crate::state::{DaemonState, Running};
 use crate::status::{
     DirectionStatus, InfoStatus, IngressRule, PortStatus, State, Status, TenantStatus, Unowned, VmStatus,
@@ -26,7 +27,7 @@ impl DaemonState {
         let (wires, switches) = (self.attachment.wires(), self.attachment.switches());
         let ports: Vec<_> = switches.connected.iter().flat_map(|s| &s.ports).collect();
         let running = self.running();
-        let tenant = |(t, _)| tenant_status(&running, t, &totals, &ports);
+        let tenant = |(t, _)| tenant_status(&self.starter.programs, &running, t, &totals, &ports);
         let tenants: Vec<_> = running.config.numbered_tenants().filter_map(tenant).collect();
         let mut problems = problems::of_tenants(&running.config, &tenants);
         problems.extend(problems::of_wires(&running.config, &wires));
@@ -52,6 +53,7 @@ impl DaemonState {
 }
 
 fn tenant_status(
+    programs: &ProgramStore,
     running: &Running,
     t: usize,
     totals: &Totals,
@@ -62,6 +64,7 @@ fn tenant_status(
         let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
         let direction = |d: Direction| DirectionStatus {
             skipped: tenant.skips(v, d),
+            source: programs.source(&ProgramKey::new(&tenant.name, &vm.name, d)),
             ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
         };
         let is_vms =

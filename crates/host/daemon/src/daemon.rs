@@ -8,6 +8,7 @@ use crate::config::{self, Config};
 use crate::error::DaemonError;
 use crate::http;
 use crate::notify;
+use crate::programs::ProgramStore;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
@@ -81,11 +82,13 @@ impl Daemon {
             Ok(cgroup) => (Some(Arc::new(cgroup)), "one for each P4 VM".to_owned()),
             Err(e) => (None, e.to_string()),
         };
+        let state = config.daemon.state.clone().or_else(service_state_folder);
         let starter = Starter {
             binary: binary.to_owned(),
             first_uid: config.daemon.first_uid.unwrap_or_else(first_uid),
             cgroup,
-            state: config.daemon.state.clone().or_else(service_state_folder),
+            programs: Arc::new(ProgramStore::open(state.as_deref())),
+            state,
         };
         let supervise = |(number, tenant): (usize, &config::Tenant)| {
             let supervisor = starter.start(&config, number, &attachment, true);

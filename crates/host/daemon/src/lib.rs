@@ -14,6 +14,7 @@
 //! | start, watching and restart of P4 VMs | `supervisor` |
 //! | what `p4shield run --check` reports | `preflight` |
 //! | applying a changed configuration (SIGHUP, `p4shield reload`) | `reload`, `supervisor::change` |
+//! | programs that commands loaded | `programs` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
 //! | what is wrong | `problem` (types), `problems` (tenants and wires), `switches` (switches and ports) |
@@ -41,6 +42,7 @@ mod notify;
 mod preflight;
 mod problem;
 mod problems;
+mod programs;
 mod refusal;
 mod reload;
 mod reload_report;
@@ -62,6 +64,7 @@ pub use daemon::{Daemon, run};
 pub use error::DaemonError;
 pub use preflight::preflight;
 pub use problem::{Problem, ProblemKind};
+pub use programs::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
 pub use reload_report::ReloadReport;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;

@@ -13,13 +13,11 @@
 
 use crate::config::Config;
 use crate::http;
-use crate::refusal;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, Running};
 use crate::status::State;
 use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
-use crate::text::{chain, read_objects};
-use p4shield_abi::Direction;
+use crate::text::chain;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, scope};
@@ -103,7 +101,6 @@ impl Reload<'_> {
         let changes: Vec<_> = self.config.numbered_tenants().map(|(n, _)| (n, self.change(n))).collect();
         let mut kept = Vec::new();
         for (number, change) in changes {
-            let change = change?;
             match self.before.supervisor(number) {
                 Some(supervisor) => kept.push((number, Arc::clone(supervisor), change)),
                 None => self.start(number)?,
@@ -114,21 +111,10 @@ impl Reload<'_> {
     }
 
     /// Returns what changes for a tenant.
-    fn change(&self, number: usize) -> Result<TenantChange, String> {
+    fn change(&self, number: usize) -> TenantChange {
         let tenant = self.config.tenants[number].clone();
         let command = self.state.starter.command(&self.config, number, &tenant);
-        let objects = |(v, vm): (usize, &crate::config::Vm)| {
-            let [ingress, egress] = Direction::ALL.map(|d| {
-                let objects = read_objects(&vm.programs[d as usize]);
-                objects.inspect_err(|why| {
-                    let report = self.before.supervisor(number).map(|s| s.report().clone());
-                    refusal::log(&tenant, v, d, report.unwrap_or_default().meanwhile(v, d), why);
-                })
-            });
-            Ok([ingress?, egress?])
-        };
-        let programs = tenant.vms.iter().enumerate().map(objects).collect::<Result<_, String>>()?;
-        Ok(TenantChange { tenant, command, programs })
+        TenantChange { tenant, command }
     }
 
     /// Starts the supervisor of a new tenant.
@@ -238,6 +224,7 @@ impl Reload<'_> {
             supervisors[number] = Some(Arc::clone(supervisor));
         }
         in_parallel(&ready, Supervisor::commit);
+        state.starter.programs.forget_temporary();
         let applied = state.attachment.reconfigure(&config);
         for (number, supervisor) in &started {
             supervisors[*number] = Some(Arc::clone(supervisor));

@@ -6,8 +6,9 @@ use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::{self, Config, Placement};
 use crate::http;
+use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
 use crate::refusal;
-use crate::supervisor::{P4VmCommand, Supervisor, SupervisorConfig};
+use crate::supervisor::{Loaded, NO_PROGRAM, P4VmCommand, Supervisor, SupervisorConfig};
 use crate::text::read_objects;
 use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;
@@ -45,6 +46,8 @@ pub(crate) struct Starter {
     pub(crate) cgroup: Option<Arc<Cgroup>>,
     /// The folder for state that outlives the daemon.
     pub(crate) state: Option<PathBuf>,
+    /// Programs that commands loaded.
+    pub(crate) programs: Arc<ProgramStore>,
 }
 
 impl Starter {
@@ -80,6 +83,7 @@ impl Starter {
             attachment: Arc::clone(attachment),
             cgroup: self.cgroup.clone(),
             state: self.state.clone(),
+            programs: Arc::clone(&self.programs),
             connected,
         })
     }
@@ -120,29 +124,97 @@ impl DaemonState {
         *self.running.write().unwrap_or_else(PoisonError::into_inner) = running;
     }
 
-    /// Replaces a program by the one that the objects in `files` link to, or unloads it if there are none.
-    pub(crate) fn load(
-        &self,
-        tenant: &str,
-        vm: &str,
-        direction: &str,
-        files: &[PathBuf],
-    ) -> Result<String, String> {
+    /// Finds a direction of a VM by its names.
+    fn find(&self, target: &Target<'_>) -> Result<Found, String> {
         let running = self.running();
-        let (t, found) =
+        let Target { tenant, vm, direction } = *target;
+        let (number, found) =
             running.config.tenant(tenant).ok_or_else(|| format!("there is no tenant {tenant:?}"))?;
-        let v = found.numbered_vms().find(|(_, v)| v.name == vm);
-        let (v, _) = v.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
+        let found_vm = found.numbered_vms().find(|(_, v)| v.name == vm);
+        let (v, _) = found_vm.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
         let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
         let direction = direction.ok_or_else(|| "a direction is ingress or egress".to_owned())?;
-        if !files.is_empty() && found.skips(v, direction) {
+        let supervisor = running.supervisor(number).ok_or("the daemon is stopping")?;
+        let (tenant, supervisor) = (found.clone(), Arc::clone(supervisor));
+        Ok(Found { key: ProgramKey::new(&tenant.name, vm, direction), tenant, vm: v, direction, supervisor })
+    }
+
+    /// Replaces a program by the one that the objects in `files` link to, or unloads it if there are none. It
+    /// stays in force until a command reverts it; if `temporary`, until the next reload or restart.
+    pub(crate) fn load(
+        &self,
+        target: &Target<'_>,
+        files: &[PathBuf],
+        (uid, temporary): (u32, bool),
+    ) -> Result<Loaded, String> {
+        let found = self.find(target)?;
+        if !files.is_empty() && found.tenant.skips(found.vm, found.direction) {
             return Err(SKIPPED.to_owned());
         }
-        let supervisor = running.supervisor(t).ok_or("the daemon is stopping")?;
-        let loaded = read_objects(files).and_then(|objects| supervisor.load(v as u16, direction, objects));
-        loaded.inspect_err(|why| {
-            let meanwhile = supervisor.report().meanwhile(v, direction);
-            refusal::log(found, v, direction, meanwhile, why);
+        let objects = found.logged(read_objects(files))?;
+        let action = if files.is_empty() { ProgramAction::Unload } else { ProgramAction::Load };
+        let sha256 = objects.iter().map(|bytes| programs::digest(bytes));
+        let records =
+            files.iter().zip(sha256).map(|(path, sha256)| ObjectRecord { path: path.clone(), sha256 });
+        let record =
+            ProgramRecord { objects: records.collect(), ..ProgramRecord::now(action, uid, temporary) };
+        self.replace(&found, record, objects)
+    }
+
+    /// Returns to the program of the configuration.
+    pub(crate) fn revert(&self, target: &Target<'_>, uid: u32) -> Result<Loaded, String> {
+        let found = self.find(target)?;
+        let configured = &found.tenant.vms[found.vm].programs[found.direction as usize];
+        let objects = found.logged(read_objects(configured))?;
+        self.replace(&found, ProgramRecord::now(ProgramAction::Revert, uid, false), objects)
+    }
+
+    fn replace(&self, found: &Found, record: ProgramRecord, objects: Vec<Vec<u8>>) -> Result<Loaded, String> {
+        let kept = if record.action == ProgramAction::Revert { Vec::new() } else { objects.clone() };
+        let (programs, key) = (Arc::clone(&self.starter.programs), found.key.clone());
+        // The supervisor's thread records it, so that no reload comes between.
+        let recorded = move |loaded: String| {
+            let program = (loaded != NO_PROGRAM).then(|| loaded.clone());
+            match programs.record(&key, ProgramRecord { program, ..record }, kept) {
+                Ok(()) => Loaded { program: loaded, warning: None },
+                Err(why) => {
+                    let warning = format!("it does not survive a restart of the daemon: {why}");
+                    Loaded { program: loaded, warning: Some(warning) }
+                }
+            }
+        };
+        found.logged(found.supervisor.load(found.vm as u16, found.direction, objects, Box::new(recorded)))
+    }
+
+    /// Returns the records of commands that changed a direction's program, the newest first.
+    pub(crate) fn history(&self, target: &Target<'_>) -> Result<Vec<ProgramRecord>, String> {
+        Ok(self.starter.programs.history(&self.find(target)?.key))
+    }
+}
+
+/// The names of a direction of a VM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) vm: &'a str,
+    pub(crate) direction: &'a str,
+}
+
+/// A direction of a VM that exists.
+struct Found {
+    tenant: config::Tenant,
+    vm: usize,
+    direction: Direction,
+    supervisor: Arc<Supervisor>,
+    key: ProgramKey,
+}
+
+impl Found {
+    /// Logs why a program was refused.
+    fn logged<T>(&self, result: Result<T, String>) -> Result<T, String> {
+        result.inspect_err(|why| {
+            let meanwhile = self.supervisor.report().meanwhile(self.vm, self.direction);
+            refusal::log(&self.tenant, self.vm, self.direction, meanwhile, why);
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The types of what `p4shield status` shows, which is one JSON object; `collect_status` fills them.
 
 use crate::problem::Problem;
+use crate::programs::ProgramSource;
 use serde::{Deserialize, Serialize};
 
 /// The status of the daemon and everything below it, at one time.
@@ -155,6 +156,9 @@ pub struct InfoStatus {
 pub struct DirectionStatus {
     /// SHA-256 digest of the running program, hexadecimal.
     pub program: Option<String>,
+    /// Where the program comes from.
+    #[serde(default)]
+    pub source: ProgramSource,
     /// Why the configured program does not run.
     pub error: Option<String>,
     /// Its packets bypass the P4 VM and its counters: `no_program = "skip"`.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use p4shield_daemon::api::{Answer, Command as Request};
 use p4shield_daemon::config::{Config, ConfigError};
 use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
-use p4shield_daemon::{SwitchStatus, api};
+use p4shield_daemon::{ProgramSource, SwitchStatus, api};
 
 use p4shield_console::{Exit, Refused, output};
 
-use super::verify;
+use super::{history, verify};
 
 /// Run the host daemon
 ///
@@ -80,12 +81,17 @@ pub(crate) struct Metrics {
 
 /// Replace programs while traffic flows
 ///
-/// The old program runs until the new one is linked, verified and compiled; no packet is lost.
+/// The old program runs until the new one is linked, verified and compiled; no packet is lost. A
+/// program that is loaded here replaces the configuration's, also after a reload or restart, until
+/// `revert`; `p4shield status` shows it.
 ///
 /// Examples:
 ///
 ///   p4shield program load alice web ingress guard.o
+///   p4shield program load --temporary alice web ingress trace.o
 ///   p4shield program unload alice web egress
+///   p4shield program revert alice web ingress
+///   p4shield program history alice web ingress
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Program {
@@ -107,6 +113,9 @@ enum ProgramCommand {
         /// eBPF objects: the program's first, then those of its C functions
         #[arg(required = true)]
         objects: Vec<PathBuf>,
+        /// Return to the previous program at the next reload or restart of the daemon
+        #[arg(long)]
+        temporary: bool,
         #[command(flatten)]
         socket: Socket,
     },
@@ -120,6 +129,33 @@ enum ProgramCommand {
         /// ingress or egress
         #[arg(value_parser = ["ingress", "egress"])]
         direction: String,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Return to the configuration's program
+    Revert {
+        /// The tenant
+        tenant: String,
+        /// The user VM
+        vm: String,
+        /// ingress or egress
+        #[arg(value_parser = ["ingress", "egress"])]
+        direction: String,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// List the commands that changed a program: when, by which user, from which files
+    History {
+        /// The tenant
+        tenant: String,
+        /// The user VM
+        vm: String,
+        /// ingress or egress
+        #[arg(value_parser = ["ingress", "egress"])]
+        direction: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         socket: Socket,
     },
@@ -181,16 +217,27 @@ impl Metrics {
 
 impl Program {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let result = match self.command {
-            ProgramCommand::Load { tenant, vm, direction, objects, socket } => {
-                api::load(&socket.socket, &tenant, &vm, &direction, &objects)
+        let (request, socket) = match self.command {
+            ProgramCommand::Load { tenant, vm, direction, objects, temporary, socket } => {
+                let objects = objects.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
+                (Request::Load { tenant, vm, direction, objects, temporary }, socket)
             }
             ProgramCommand::Unload { tenant, vm, direction, socket } => {
-                api::load(&socket.socket, &tenant, &vm, &direction, &[])
+                (Request::Load { tenant, vm, direction, objects: Vec::new(), temporary: false }, socket)
+            }
+            ProgramCommand::Revert { tenant, vm, direction, socket } => {
+                (Request::Revert { tenant, vm, direction }, socket)
+            }
+            ProgramCommand::History { tenant, vm, direction, json, socket } => {
+                return history::show(&socket.socket, Request::History { tenant, vm, direction }, json);
             }
         };
-        match result {
-            Ok(done) => output::line(done),
+        match api::ask(&socket.socket, &request) {
+            Ok(Answer::Loaded { program, warning }) => {
+                output::line(program);
+                warning.iter().for_each(output::note);
+            }
+            Ok(_) => return Err(api::ApiError::Unexpected.into()),
             Err(api::ApiError::Failed(why)) => return Err(Refused(why).into()),
             Err(e) => return Err(e.into()),
         }
@@ -294,6 +341,9 @@ fn show_direction(name: &str, d: &DirectionStatus) {
         reasons(&d.dropped),
         reasons(&d.let_through)
     ));
+    if let ProgramSource::Command(record) = &d.source {
+        output::line(format_args!("            {}", history::line(record)));
+    }
     if let Some(error) = &d.error {
         output::line(format_args!("            {error}"));
     }

@@ -7,6 +7,7 @@ mod compile;
 mod completions;
 mod conformance;
 mod explain;
+mod history;
 mod host;
 mod identity;
 mod keygen;

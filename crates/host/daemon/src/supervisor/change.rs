@@ -14,6 +14,7 @@ use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects, Pages};
 use super::thread::SupervisorThread;
 use crate::config::{Tenant, Vm};
+use crate::programs::ProgramKey;
 use crate::refusal;
 use crate::text::chain;
 use p4shield_abi::Direction;
@@ -37,8 +38,10 @@ impl SupervisorThread {
     pub(super) fn prepare(&mut self, change: TenantChange) -> Result<ChangeSummary, String> {
         self.discard();
         let key = key_of(&change.tenant)?;
+        let programs = self.due_programs(&change.tenant)?;
         let restart = self.needs_restart(&change, key.as_ref());
-        let mut plan = Plan { change, restart, pages: Vec::new(), staged: Vec::new(), unloaded: Vec::new() };
+        let mut plan =
+            Plan { change, programs, restart, pages: Vec::new(), staged: Vec::new(), unloaded: Vec::new() };
         let mut summary = ChangeSummary { restarts: restart && self.process.is_some(), ..Default::default() };
         if self.process.is_some() {
             plan.pages = self.new_pages(&plan.change.tenant).map_err(|e| chain(&e))?;
@@ -49,6 +52,19 @@ impl SupervisorThread {
         }
         self.plan = Some(plan);
         Ok(summary)
+    }
+
+    /// Reads the programs that are due: those that commands loaded, or else the configuration's.
+    fn due_programs(&self, tenant: &Tenant) -> Result<Vec<[Objects; 2]>, String> {
+        let objects = |(v, vm): (usize, &Vm)| {
+            let [ingress, egress] = Direction::ALL.map(|d| {
+                let key = ProgramKey::new(&tenant.name, &vm.name, d);
+                let objects = self.config.programs.lasting_objects(&key, &vm.programs[d as usize]);
+                objects.inspect_err(|why| refusal::log(tenant, v, d, self.report().meanwhile(v, d), why))
+            });
+            Ok([ingress?, egress?])
+        };
+        tenant.vms.iter().enumerate().map(objects).collect()
     }
 
     /// Creates the pages of VMs that are new or have other pages.
@@ -65,7 +81,7 @@ impl SupervisorThread {
     fn stage_all(&mut self, plan: &mut Plan, summary: &mut ChangeSummary) -> Result<(), String> {
         for (v, d) in slots(&plan.change.tenant) {
             let (slot, vm) = (ProgramSlot::new(v as u16, d), &plan.change.tenant.vms[v]);
-            let objects = &plan.change.programs[v][d as usize];
+            let objects = &plan.programs[v][d as usize];
             let old = self.programs.get(v).map(|p| &p[d as usize]);
             let kept = is_same(self.config.tenant.vms.get(v), vm);
             let unchanged = kept && old.is_some_and(|old| old.objects == *objects);
@@ -113,8 +129,8 @@ impl SupervisorThread {
     /// Makes the prepared change, but for VMs that are removed.
     pub(super) fn commit(&mut self) {
         let Some(plan) = self.plan.take() else { return };
-        let Plan { change, restart, pages, staged, unloaded } = plan;
-        let TenantChange { tenant, command, programs } = change;
+        let Plan { change, programs, restart, pages, staged, unloaded } = plan;
+        let TenantChange { tenant, command } = change;
         self.take_programs(&tenant, programs, &staged);
         let old = std::mem::replace(&mut self.config.tenant, tenant);
         self.config.command = command;
@@ -133,16 +149,21 @@ impl SupervisorThread {
     /// Takes a change without preparation: the P4 VM does not answer and is replaced.
     pub(super) fn adopt(&mut self, change: TenantChange) {
         self.discard();
+        let programs = self.due_programs(&change.tenant).unwrap_or_else(|_| {
+            let old = |v: usize| self.programs.get(v).map(|p| p.each_ref().map(|p| p.objects.clone()));
+            (0..change.tenant.vms.len()).map(|v| old(v).unwrap_or_default()).collect()
+        });
         let same = self.config.tenant == change.tenant && self.config.command == change.command;
-        let objects = self.programs.iter().map(|p| p.each_ref().map(|p| &p.objects));
-        if same && objects.eq(change.programs.iter().map(|p| p.each_ref())) {
+        let running = self.programs.iter().map(|p| p.each_ref().map(|p| &p.objects));
+        if same && running.eq(programs.iter().map(|p| p.each_ref())) {
             return;
         }
         let pages = self.new_pages(&change.tenant).unwrap_or_else(|error| {
             tracing::error!(tenant = change.tenant.name, "{}", chain(&error));
             Vec::new()
         });
-        self.plan = Some(Plan { change, restart: true, pages, staged: Vec::new(), unloaded: Vec::new() });
+        self.plan =
+            Some(Plan { change, programs, restart: true, pages, staged: Vec::new(), unloaded: Vec::new() });
         self.commit();
     }
 

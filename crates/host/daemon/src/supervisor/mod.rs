@@ -26,6 +26,7 @@ mod thread;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::Tenant;
+use crate::programs::ProgramStore;
 use crate::refusal::Meanwhile;
 use crate::status::State;
 use gate::Gate;
@@ -79,6 +80,21 @@ impl SupervisorReport {
 /// The answer to a command, as text for the operator.
 pub(crate) type Answer = Result<String, String>;
 
+/// Records a program that was loaded.
+pub(crate) type Recorded = Box<dyn FnOnce(String) -> Loaded + Send>;
+
+/// A program that was loaded or unloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    /// Its digest, or [`NO_PROGRAM`].
+    pub(crate) program: String,
+    /// What the operator should know.
+    pub(crate) warning: Option<String>,
+}
+
+/// The answer to a command that unloaded a program.
+pub(crate) const NO_PROGRAM: &str = "no program";
+
 /// The result of a preparation: what the change will do, or why it is refused.
 pub(crate) type Prepared = Result<ChangeSummary, String>;
 
@@ -88,7 +104,13 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A command to the supervisor's thread.
 pub(crate) enum Command {
     /// Replaces a program by the one that `objects` link to, or unloads it if there are none.
-    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
+    Load {
+        vm: u16,
+        direction: Direction,
+        objects: Vec<Vec<u8>>,
+        recorded: Recorded,
+        answer: Sender<Result<Loaded, String>>,
+    },
     /// Prepares a change of the configuration, once the P4 VM has answered and the gate is open.
     Prepare { change: Box<TenantChange>, gate: Arc<Gate>, begun: Sender<()>, answer: Sender<Prepared> },
     /// Makes the prepared change.
@@ -116,6 +138,8 @@ pub(crate) struct SupervisorConfig {
     pub(crate) cgroup: Option<Arc<Cgroup>>,
     /// The folder for the daemon's persistent state, if there is one.
     pub(crate) state: Option<PathBuf>,
+    /// Programs that commands loaded in place of the configuration's.
+    pub(crate) programs: Arc<ProgramStore>,
     /// Whether the switch knows the tenant; if not, [`Supervisor::connect`] connects the P4 VM to the lanes.
     pub(crate) connected: bool,
 }
@@ -150,11 +174,17 @@ impl Supervisor {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces a program and waits for the result.
-    pub(crate) fn load(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>) -> Answer {
+    /// Replaces a program, has it recorded, and waits for the result.
+    pub(crate) fn load(
+        &self,
+        vm: u16,
+        direction: Direction,
+        objects: Vec<Vec<u8>>,
+        recorded: Recorded,
+    ) -> Result<Loaded, String> {
         let (answer, result) = channel();
         let gone = || "the supervisor of this tenant's P4 VM has ended; restart the daemon".to_owned();
-        self.send(Command::Load { vm, direction, objects, answer });
+        self.send(Command::Load { vm, direction, objects, recorded, answer });
         result.recv().map_err(|_| gone())?
     }
 

@@ -13,8 +13,6 @@ use p4shield_seal::TenantKey;
 pub(crate) struct TenantChange {
     pub(crate) tenant: Tenant,
     pub(crate) command: P4VmCommand,
-    /// By VM and direction: the configured objects.
-    pub(crate) programs: Vec<[Objects; 2]>,
 }
 
 /// What a change will do.
@@ -31,6 +29,8 @@ pub(crate) struct ChangeSummary {
 /// A change that is prepared.
 pub(super) struct Plan {
     pub(super) change: TenantChange,
+    /// By VM and direction: the objects that are due.
+    pub(super) programs: Vec<[Objects; 2]>,
     pub(super) restart: bool,
     /// By VM: the pages of VMs that are new or have other pages.
     pub(super) pages: Vec<Option<Pages>>,

@@ -6,6 +6,7 @@ use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
 use crate::config::Vm;
+use crate::programs::ProgramKey;
 use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
@@ -126,7 +127,8 @@ pub(super) fn expect_programs(
     };
     for (v, vm) in config.tenant.numbered_vms() {
         for direction in Direction::ALL {
-            if !vm.programs[direction as usize].is_empty() {
+            let key = ProgramKey::new(&config.tenant.name, &vm.name, direction);
+            if config.programs.expects(&key, !vm.programs[direction as usize].is_empty()) {
                 let slot = ProgramSlot::new(v as u16, direction);
                 let request = Request::ExpectProgram { slot, fallback: fallback as u8 };
                 host.request(ProgramRequest::new(request))?;

@@ -8,8 +8,9 @@ use super::pages::{Page, PageError};
 use super::plan::{self, Plan};
 use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
 use super::provision::{self, Objects, Pages};
-use super::{Answer, Command, SupervisorConfig, SupervisorReport};
+use super::{Answer, Command, NO_PROGRAM, SupervisorConfig, SupervisorReport};
 use crate::cgroup::Group;
+use crate::programs::ProgramKey;
 use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
@@ -129,7 +130,8 @@ impl SupervisorThread {
         for (v, vm) in vms.iter().enumerate() {
             for direction in Direction::ALL {
                 let d = direction as usize;
-                match crate::text::read_objects(&vm.programs[d]) {
+                let key = ProgramKey::new(&self.config.tenant.name, &vm.name, direction);
+                match self.config.programs.objects(&key, &vm.programs[d]) {
                     Ok(objects) => self.programs[v][d] = VerifiedProgram { objects, digest: None },
                     // The watcher logs it.
                     Err(error) => self.report().refusals[v][d] = Some(error),
@@ -193,8 +195,8 @@ impl SupervisorThread {
     /// Executes a command. An error of sending its answer means that the caller no longer waits.
     fn execute(&mut self, command: Command) {
         match command {
-            Command::Load { vm, direction, objects, answer } => {
-                let _ = answer.send(self.replace_program(vm, direction, objects));
+            Command::Load { vm, direction, objects, recorded, answer } => {
+                let _ = answer.send(self.replace_program(vm, direction, objects).map(recorded));
             }
             Command::Prepare { change, gate, begun, answer } => {
                 self.check_answers();
@@ -377,7 +379,7 @@ impl SupervisorThread {
         match provision::load(process, slot, &objects, None) {
             Ok(digest) => {
                 self.programs[v][d] = VerifiedProgram { objects, digest };
-                let text = digest.map_or_else(|| "no program".to_owned(), |digest| hex(&digest));
+                let text = digest.map_or_else(|| NO_PROGRAM.to_owned(), |digest| hex(&digest));
                 self.switches
                     .load(&self.config, slot, &self.programs[v][d])
                     .map_err(|e| format!("{text} is verified, but a switch does not run it: {e}"))?;

@@ -9,6 +9,7 @@ mod absent;
 mod attachment;
 mod attacks;
 mod changes;
+mod durable;
 mod epochs;
 mod fixture;
 mod operations;
@@ -24,6 +25,7 @@ type Test = (&'static str, fn());
 const TESTS: &[&[Test]] = &[
     operations::TESTS,
     changes::TESTS,
+    durable::TESTS,
     absent::TESTS,
     attacks::TESTS,
     epochs::TESTS,

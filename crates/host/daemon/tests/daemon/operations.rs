@@ -93,8 +93,11 @@ fn programs_are_replaced() {
     }
     assert_eq!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest.clone()));
 
-    // The configuration's program comes back with a reload.
+    // A program that a command loaded stays until it is reverted.
     api::ask(&socket, &api::Command::Reload { dry_run: false }).unwrap();
+    assert_eq!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest.clone()));
+    let [tenant, vm, direction] = ["bob", "db", "ingress"].map(str::to_owned);
+    api::ask(&socket, &api::Command::Revert { tenant, vm, direction }).unwrap();
     assert_ne!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest));
     // Programs that run already keep their tables and counters.
     let same = api::ask(&socket, &api::Command::Reload { dry_run: false }).unwrap();

@@ -84,6 +84,11 @@ pub enum Command {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Reports what another file would change, and what it names that is absent.
+    Preview {
+        /// Absolute path of the file.
+        file: PathBuf,
+    },
 }
 
 /// An answer.
@@ -343,6 +348,7 @@ fn answer(line: &[u8], state: &Arc<DaemonState>, uid: u32) -> Answer {
             let history = state.history(&Target { tenant: &tenant, vm: &vm, direction: &direction });
             history.map_or_else(Answer::Failed, Answer::History)
         }
+        Ok(Command::Preview { file }) => state.preview(&file).map_or_else(Answer::Failed, Answer::Reloaded),
         Ok(Command::Reload { dry_run }) => {
             state.reload(dry_run).map_or_else(Answer::Failed, Answer::Reloaded)
         }

@@ -99,6 +99,11 @@ pub trait Attachment: Send + Sync {
         Ok(())
     }
 
+    /// Returns what a configuration would name that is absent, and the other way round.
+    fn preview(&self, _config: &Config) -> Vec<Problem> {
+        Vec::new()
+    }
+
     /// Applies a configuration: tenants, VMs, addresses, policies, ports and wires. Tenants and VMs that keep
     /// number and name keep their channels and held packets.
     ///

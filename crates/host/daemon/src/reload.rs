@@ -13,11 +13,13 @@
 
 use crate::config::Config;
 use crate::http;
+use crate::problem;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, Running};
 use crate::status::State;
 use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
 use crate::text::chain;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, scope};
@@ -58,15 +60,9 @@ impl DaemonState {
     pub(crate) fn reload(self: &Arc<Self>, dry_run: bool) -> Result<ReloadReport, String> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.running();
-        let config = Config::load(&before.config.file).map_err(|e| chain(&e))?.numbered_like(&before.config);
-        let fixed = before.config.changes_for_a_restart(&config);
-        if !fixed.is_empty() {
-            let keys = fixed.join("\n  ");
-            return Err(format!("nothing was changed; restart the daemon to change\n  {keys}"));
-        }
-        let changes = before.config.changes(&config).iter().map(ToString::to_string).collect();
-        let report = ReloadReport { changes, dry_run, ..ReloadReport::default() };
+        let (config, mut report) = self.compare(&before, &before.config.file)?;
         if dry_run {
+            report.dry_run = true;
             return Ok(report);
         }
         let config = Arc::new(config);
@@ -79,6 +75,28 @@ impl DaemonState {
         reload.apply()?;
         self.serve_metrics()?;
         Ok(report)
+    }
+
+    /// Reports what the configuration in `file` would change, and what it names that is absent.
+    ///
+    /// # Errors
+    /// As of [`Self::reload`].
+    pub(crate) fn preview(&self, file: &Path) -> Result<ReloadReport, String> {
+        let (_, report) = self.compare(&self.running(), file)?;
+        Ok(ReloadReport { dry_run: true, ..report })
+    }
+
+    /// Reads a configuration and compares it with the one in force.
+    fn compare(&self, before: &Running, file: &Path) -> Result<(Config, ReloadReport), String> {
+        let config = Config::load(file).map_err(|e| chain(&e))?.numbered_like(&before.config);
+        let fixed = before.config.changes_for_a_restart(&config);
+        if !fixed.is_empty() {
+            let keys = fixed.join("\n  ");
+            return Err(format!("nothing was changed; restart the daemon to change\n  {keys}"));
+        }
+        let changes = before.config.changes(&config).iter().map(ToString::to_string).collect();
+        let problems = problem::lines(&self.attachment.preview(&config));
+        Ok((config, ReloadReport { changes, problems, ..ReloadReport::default() }))
     }
 
     /// Serves metrics where the configuration says.

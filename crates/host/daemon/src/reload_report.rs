@@ -19,6 +19,8 @@ pub struct ReloadReport {
     pub unchanged: usize,
     /// Programs that were refused before and still are, with the reasons.
     pub refused: Vec<String>,
+    /// What the configuration names that is absent, and the other way round, with remedies.
+    pub problems: Vec<String>,
     /// Whether nothing was applied, as requested.
     pub dry_run: bool,
 }
@@ -33,6 +35,7 @@ impl fmt::Display for ReloadReport {
             writeln!(f, "tenant {tenant}: the P4 VM does not answer; its successor gets the configuration")?;
         }
         self.refused.iter().try_for_each(|refusal| writeln!(f, "still refused: {refusal}"))?;
+        self.problems.iter().try_for_each(|problem| writeln!(f, "problem: {problem}"))?;
         match (self.dry_run, self.changes.is_empty()) {
             (true, true) => write!(f, "the configuration is in force already"),
             (true, false) => write!(f, "nothing was applied"),

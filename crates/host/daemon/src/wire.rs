@@ -2,10 +2,13 @@
 
 use crate::attachment::{Attachment, ChannelEnd, LaneKey};
 use crate::config::{Config, Wire};
+use crate::problem::Problem;
+use crate::problems;
 use crate::status::{SideStatus, WireStatus};
 use crate::text::chain;
 use crate::totals::Totals;
 use p4shield_attach_wire::{Error, Guard, LoopConfig, WireConfig, WireId, WireLoop, WireSide};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// The only lane.
@@ -70,6 +73,22 @@ impl Attachment for WireAttachment {
     fn check(&self, config: &Config) -> Result<(), String> {
         let checked = self.wires.check_tenants(p4shield_attach::mediator_config(config));
         checked.map_err(|e| chain(&e))
+    }
+
+    fn preview(&self, config: &Config) -> Vec<Problem> {
+        let running = self.wires();
+        let side = |interface: &str| {
+            let up = Path::new("/sys/class/net").join(interface).exists();
+            let remark = (!up).then(|| format!("there is no interface {interface}"));
+            SideStatus { interface: interface.to_owned(), up, remark, ..SideStatus::default() }
+        };
+        let wire = |w: &Wire| {
+            let (vm, switch) = (&w.vm_interface, &w.switch_interface);
+            let same = |s: &&WireStatus| (&s.vm.interface, &s.switch.interface) == (vm, switch);
+            let new = || WireStatus { name: vm.clone(), vm: side(vm), switch: side(switch) };
+            running.iter().find(same).cloned().unwrap_or_else(new)
+        };
+        problems::of_wires(config, &config.wires.iter().map(wire).collect::<Vec<_>>())
     }
 
     fn reconfigure(&self, config: &Config) -> Result<(), String> {

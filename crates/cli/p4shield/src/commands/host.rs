@@ -21,9 +21,10 @@ use super::{history, verify};
 /// Examples:
 ///
 ///   p4shield run --check --config p4shield.toml    check all that it would use, then exit
+///   p4shield run --check --live                    compare it with the running daemon and switches, too
 ///   p4shield run --config p4shield.toml
 ///
-/// Exit code 3 if the configuration is refused.
+/// Exit code 3 if the configuration is refused, 1 if --live finds a problem.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Run {
@@ -36,6 +37,10 @@ pub(crate) struct Run {
     /// With --check: open none of the files that the configuration names
     #[arg(long, requires = "check")]
     text_only: bool,
+    /// With --check: also compare the configuration with the running daemon, its switches and their
+    /// database, and show what a reload would change
+    #[arg(long, requires = "check")]
+    live: bool,
 }
 
 /// The daemon's socket.
@@ -175,12 +180,26 @@ impl Run {
                 config.wires.len(),
                 config.ports.len()
             ));
-            return Ok(Exit::Done);
+            return if self.live { compare_live(&config) } else { Ok(Exit::Done) };
         }
         match p4shield_daemon::run(&self.config) {
             Err(p4shield_daemon::DaemonError::Config(e)) => Err(Refused::because(&e).into()),
             other => other.map(|()| Exit::Done).map_err(Into::into),
         }
+    }
+}
+
+/// Shows what the running daemon says of the configuration.
+fn compare_live(config: &Config) -> anyhow::Result<Exit> {
+    let file = std::path::absolute(&config.file)?;
+    match api::ask(&config.daemon.socket, &Request::Preview { file }) {
+        Ok(Answer::Reloaded(report)) => {
+            output::line(&report);
+            Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
+        }
+        Ok(_) => Err(api::ApiError::Unexpected.into()),
+        Err(api::ApiError::Failed(why)) => Err(Refused(why).into()),
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -17,6 +17,8 @@ use p4shield_daemon::api::{self, Answer, ApiError, Command};
 ///   p4shield reload --dry-run    show what would change
 ///   p4shield reload
 ///
+/// What the configuration names and is absent is shown as a problem, as `p4shield status` does.
+///
 /// Exit code 1 if a program is still refused as before, 3 if the change is refused.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

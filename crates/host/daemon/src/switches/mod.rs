@@ -278,10 +278,21 @@ impl Attachment for SwitchAttachment {
     }
 
     fn switches(&self) -> attachment::SwitchesStatus {
-        let roles = self.shared.roles();
+        self.compare(&self.shared.roles())
+    }
+
+    fn preview(&self, config: &Config) -> Vec<Problem> {
+        let database = self.shared.database.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.compare(&PortRoles::new(Arc::new(config.clone()), database)).problems
+    }
+}
+
+impl SwitchAttachment {
+    /// Compares the connected switches with a configuration.
+    fn compare(&self, roles: &PortRoles) -> attachment::SwitchesStatus {
         let database = self.shared.monitor().map(|m| m.state());
         let registry = self.shared.registry();
-        let connected = registry.status(&roles);
+        let connected = registry.status(roles);
         let absences = roles.absences(registry.ports(), &connected, database.as_ref());
         drop(registry);
         let mut problems = Vec::new();

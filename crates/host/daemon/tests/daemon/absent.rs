@@ -85,6 +85,22 @@ fn absent_port() {
     // No line is about switches that connect, which they do within the first seconds.
     assert_eq!(logged(&fixture, &["problem_began", "no_switch"]), [""; 0]);
 
+    // Another file is compared with the same switch, before it is in force.
+    let preview = |name: &str| {
+        let file = fixture.at("preview.toml");
+        std::fs::write(&file, format!("{}{typo}", text(&fixture)).replace("vhu-webb", name)).unwrap();
+        match api::ask(&fixture.at("daemon.sock"), &api::Command::Preview { file }).unwrap() {
+            api::Answer::Reloaded(report) => report,
+            other => panic!("{other:?}"),
+        }
+    };
+    let right = preview("vhu-web");
+    assert_eq!(right.changes, ["- port vhu-webb", "+ port vhu-web"]);
+    assert!(right.dry_run && !right.problems.iter().any(|p| p.contains("no connected switch")), "{right:?}");
+    let wrong = preview("vhu-wed");
+    assert!(wrong.problems.iter().any(|p| p.contains("port vhu-wed: no connected switch")), "{wrong:?}");
+    assert_eq!(of_kind(&status(&fixture), ProblemKind::PortAbsent), [names(["alice", "web", "vhu-webb"])]);
+
     switch.session.port_up(PortInfo { name: "vhu-webb".into(), number: 5, ..PortInfo::default() });
     wait_for("its port", || since(&status(&fixture)).is_none());
     assert!(!has_row(

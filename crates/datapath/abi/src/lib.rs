@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
 //! | [`object`] | sections of a program's ELF object | compiler and engine |
+//! | [`schema`] | names and types of a program's state | compiler and host daemon |
 //! | [`channel`] | requests, answers and packet headers | mediator and P4 VM |
 //! | [`info_page`], [`info`] | sealed snapshots of in-VM information | user VM and P4 VM |
 //! | [`log_page`] | sealed records of the execution log | P4 VM and user VM |
@@ -20,6 +21,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
@@ -35,6 +37,7 @@ pub mod map;
 pub mod meter;
 pub mod object;
 pub mod page;
+pub mod schema;
 pub mod sketch;
 mod tenancy;
 

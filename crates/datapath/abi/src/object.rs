@@ -20,6 +20,10 @@ pub const ABI_SECTION: &str = ".p4shield.abi";
 /// then for each file `u32` length and UTF-8 bytes of its name.
 pub const LINES_SECTION: &str = ".p4shield.lines";
 
+/// [`crate::schema::Schema`]: names and types of tables, registers and counters. Absent in clang's objects
+/// and in those of older compilers; no loader needs it.
+pub const SCHEMA_SECTION: &str = ".p4shield.schema";
+
 /// Maximum number of instructions of a linked program; a 64-bit constant counts as two. The compiler warns
 /// of longer programs, and the verifier refuses them.
 pub const MAX_INSTRUCTIONS: usize = 8192;

@@ -79,8 +79,12 @@ pub struct ArrayFacts {
     pub kind: ArrayKind,
     /// Width of an element in bits.
     pub width: u32,
+    /// Whether elements are numbers in two's complement.
+    pub signed: bool,
     /// Number of elements.
     pub size: u32,
+    /// Name among the metrics, if the program marks it with `@metric`.
+    pub metric: Option<String>,
 }
 
 /// The data structure of a table's entries.
@@ -148,6 +152,8 @@ pub struct DirectFacts {
     pub name: String,
     /// The unit that is counted or measured.
     pub unit: Unit,
+    /// Name among the metrics, if the program marks it with `@metric`.
+    pub metric: Option<String>,
 }
 
 /// An action profile or selector.
@@ -162,7 +168,7 @@ pub struct ProfileFacts {
 }
 
 /// The action number of entries that refer to a group; the group's number (`u32`) follows.
-pub const GROUP: u32 = u32::MAX;
+pub const GROUP: u32 = p4shield_abi::schema::GROUP_ACTION;
 
 /// The maps of an action selector's groups, for one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -375,6 +381,11 @@ impl TableFacts {
     /// If the matches do not match the keys of the table.
     pub fn entry_key(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
         map_key(self.lookup, &self.keys, self.key_size, matches, priority)
+    }
+
+    /// Encodes an entry that is code as a classifier's rule over the key, if its matches have that form.
+    pub(crate) fn code_rule(&self, matches: &[Match], priority: u32) -> Option<Vec<u8>> {
+        rule(&self.keys, self.key_size, matches, priority).ok()
     }
 
     /// Encodes the map value of an entry that refers to a group.

@@ -15,6 +15,19 @@ pub(crate) struct ControlNames {
     given: HashMap<(Span, Name), Name>,
     /// By type and field.
     fields: HashMap<(Name, Name), Name>,
+    /// Instances with `@metric`, by location and name.
+    metrics: HashMap<(Span, Name), MetricMark>,
+    /// Each `@metric` of anything else.
+    misplaced_metrics: Vec<Span>,
+}
+
+/// A `@metric`.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricMark {
+    /// Its location.
+    pub(crate) at: Span,
+    /// The name in `@metric("name")`.
+    pub(crate) name: Option<Name>,
 }
 
 impl ControlNames {
@@ -27,17 +40,26 @@ impl ControlNames {
     fn declarations(&mut self, decls: &[Decl]) {
         for d in decls {
             self.note(d.name.span, &d.name.name, &d.annotations);
+            self.note_metric(d);
             match &d.kind {
                 DeclKind::Action { params, .. } => {
-                    params.iter().for_each(|p| self.note(p.name.span, &p.name.name, &p.annotations));
+                    for p in params {
+                        self.note(p.name.span, &p.name.name, &p.annotations);
+                        self.misplaced_metrics.extend(metric(&p.annotations).map(|m| m.at));
+                    }
                 }
                 DeclKind::Control(c) => self.declarations(&c.locals),
                 DeclKind::Parser(p) => self.declarations(&p.locals),
                 DeclKind::Instance { .. } => self.note(d.span, &d.name.name, &d.annotations),
+                DeclKind::Table(properties) => {
+                    let marks = properties.iter().filter_map(|p| metric(&p.annotations));
+                    self.misplaced_metrics.extend(marks.map(|m| m.at));
+                }
                 DeclKind::Composite { fields, .. } => {
                     for f in fields {
                         let key = (d.name.name.clone(), f.name.name.clone());
                         self.fields.extend(given(&f.annotations).map(|n| (key, n)));
+                        self.misplaced_metrics.extend(metric(&f.annotations).map(|m| m.at));
                     }
                 }
                 _ => {}
@@ -47,6 +69,32 @@ impl ControlNames {
 
     fn note(&mut self, at: Span, name: &Name, annotations: &[Annotation]) {
         self.given.extend(given(annotations).map(|n| ((at, name.clone()), n)));
+    }
+
+    fn note_metric(&mut self, d: &Decl) {
+        let Some(mark) = metric(&d.annotations) else { return };
+        if matches!(d.kind, DeclKind::Instance { .. }) {
+            self.metrics.insert((d.span, d.name.name.clone()), mark);
+        } else {
+            self.misplaced_metrics.push(mark.at);
+        }
+    }
+
+    /// Returns the name among the metrics of the instance of `name` at this location, if it is marked; `full`
+    /// is its full name.
+    pub(crate) fn metric(&self, at: Span, name: &Name, full: &str) -> Option<String> {
+        let mark = self.metrics.get(&(at, name.clone()))?;
+        Some(mark.name.as_deref().unwrap_or(full).to_owned())
+    }
+
+    /// Returns the marked instances, with their locations and names.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = (&(Span, Name), &MetricMark)> {
+        self.metrics.iter()
+    }
+
+    /// Returns the location of each `@metric` of something that is no instance.
+    pub(crate) fn misplaced_metrics(&self) -> &[Span] {
+        &self.misplaced_metrics
     }
 
     /// Returns the full name of the declaration of `name` at this location.
@@ -67,6 +115,16 @@ fn given(annotations: &[Annotation]) -> Option<Name> {
         Tok::Str(s) => Some(s.clone()),
         _ => None,
     }
+}
+
+/// Returns `@metric` or `@metric("name")`.
+fn metric(annotations: &[Annotation]) -> Option<MetricMark> {
+    let a = annotations.iter().find(|a| &*a.name.name == "metric")?;
+    let name = match a.body.first().map(|t| &t.tok) {
+        Some(Tok::Str(s)) => Some(s.clone()),
+        _ => None,
+    };
+    Some(MetricMark { at: a.name.span, name })
 }
 
 /// Joins a path and a name; a name that begins with a dot is absolute.

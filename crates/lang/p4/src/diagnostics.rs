@@ -81,6 +81,7 @@ codes! {
     InvalidHeader = "W0110", "a field of a header that is not valid";
     TooLong = "W0111", "a program that is too long to load";
     NeverAccepts = "W0112", "a parser that rejects every packet";
+    MisplacedMetric = "W0113", "a @metric that marks no counter of its own name";
 }
 
 impl Code {

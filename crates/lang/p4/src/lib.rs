@@ -170,7 +170,9 @@ pub fn compile(
     let replicates = lowered.multicast.filter(|_| lower::replicates(f));
     let ir = ir::print::print(f);
     let program = codegen::generate(f, front.end, &mut sink);
-    let object = codegen::elf::write(&program, f, &sources, replicates);
+    let schema = codegen::schema::describe(&lowered);
+    let f = &lowered.function;
+    let object = codegen::elf::write(&program, f, &sources, &schema, replicates);
     let object = object.unwrap_or_else(|e| {
         sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
         Vec::new()

@@ -90,6 +90,7 @@ pub struct Object {
     pub(crate) entry: Option<(usize, bool)>,
     /// Source position at which the program sends packets to multicast groups, if it does.
     replicates: Option<String>,
+    schema: Option<Vec<u8>>,
 }
 
 impl Object {
@@ -116,7 +117,8 @@ impl Object {
         let files = sections::lines(&file, &mut functions)?;
         let entry = entry(&file, &functions);
         let replicates = sections::replication(&file, &files)?;
-        Ok(Self { name: String::new(), functions, maps, entries, files, entry, replicates })
+        let schema = sections::schema(&file)?;
+        Ok(Self { name: String::new(), functions, maps, entries, files, entry, replicates, schema })
     }
 
     /// Checks that one run of the program makes at most one packet, as callers without multicast require.
@@ -125,6 +127,13 @@ impl Object {
     /// If the program sends packets to a multicast group.
     pub fn runs_once(&self) -> Result<(), ObjectError> {
         self.replicates.clone().map_or(Ok(()), |place| Err(ObjectError::Replicates { place }))
+    }
+
+    /// Returns the bytes of the program's schema, if the object has one: [`p4shield_abi::schema::Schema`]. They
+    /// are not checked.
+    #[must_use]
+    pub fn schema(&self) -> Option<&[u8]> {
+        self.schema.as_deref()
     }
 
     /// Sets the name for error messages, usually the file name.

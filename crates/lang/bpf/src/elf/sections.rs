@@ -5,8 +5,9 @@ use p4shield_abi::bytes::Reader;
 use p4shield_abi::map::{MAP_DEFINITION_SIZE, MapDefinition};
 use p4shield_abi::object::{
     ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, NEED_REPLICATION, NEEDS_SECTION, NeedRecord,
-    PROGRAM_SECTION,
+    PROGRAM_SECTION, SCHEMA_SECTION,
 };
+use p4shield_abi::schema::MAX_SCHEMA_BYTES;
 
 use super::functions::holding;
 use super::{Elf, Function, ObjectEntry, ObjectError, ObjectMap, btf};
@@ -136,6 +137,12 @@ pub(super) fn replication(file: &Elf<'_>, files: &[String]) -> Result<Option<Str
         }
     }
     if rest.is_empty() { Ok(position) } else { Err(ObjectError::Needs) }
+}
+
+/// Returns the bytes of the schema. One that is too long is left out: the program runs without.
+pub(super) fn schema(file: &Elf<'_>) -> Result<Option<Vec<u8>>, ObjectError> {
+    let Some(section) = file.section_by_name(SCHEMA_SECTION) else { return Ok(None) };
+    Ok(Some(section.data()?.to_vec()).filter(|bytes| bytes.len() <= MAX_SCHEMA_BYTES))
 }
 
 /// Reads a count, and returns it with the rest of the bytes.

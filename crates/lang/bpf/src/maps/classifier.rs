@@ -214,8 +214,8 @@ impl Rules {
     }
 
     /// Returns the rule in a slot.
-    pub(super) fn rule(&self, slot: usize) -> Option<Vec<u8>> {
-        self.rules.get(slot)?.as_deref().map(<[u8]>::to_vec)
+    pub(super) fn rule(&self, slot: usize) -> Option<&[u8]> {
+        self.rules.get(slot)?.as_deref()
     }
 
     /// Returns the slot of exactly this rule.

@@ -125,8 +125,8 @@ impl HashKeys {
     }
 
     /// Returns the key in `slot`, if the slot is used.
-    pub(crate) fn key(&self, slot: usize) -> Option<Vec<u8>> {
-        self.used.get(slot)?.then(|| self.key_at(slot as u32).to_vec())
+    pub(crate) fn key(&self, slot: usize) -> Option<&[u8]> {
+        self.used.get(slot)?.then(|| self.key_at(slot as u32))
     }
 }
 

@@ -371,11 +371,10 @@ impl LpmKeys {
     }
 
     /// Returns the key in `slot`, if the slot is used.
-    pub(crate) fn key(&self, slot: usize) -> Option<Vec<u8>> {
+    pub(crate) fn key(&self, slot: usize) -> Option<impl Iterator<Item = u8>> {
         let owner = *self.owners.get(slot).filter(|&&o| o != NONE)?;
-        let prefix = &self.node(owner).prefix;
-        let mut key = prefix.len.to_ne_bytes().to_vec();
-        key.extend(prefix.words.iter().flat_map(|w| w.to_be_bytes()).take(self.data_size));
-        Some(key)
+        let prefix = self.node(owner).prefix;
+        let data = prefix.words.into_iter().flat_map(u64::to_be_bytes).take(self.data_size);
+        Some(prefix.len.to_ne_bytes().into_iter().chain(data))
     }
 }

@@ -5,6 +5,7 @@
 //! maps; the control plane accesses the maps by `&mut` between runs.
 
 mod classifier;
+mod copy;
 mod hash;
 mod lpm;
 mod storage;
@@ -18,6 +19,8 @@ use classifier::Rules;
 use hash::HashKeys;
 use lpm::{LpmKeys, MAX_DATA};
 use storage::Storage;
+
+pub use copy::{COPY_BYTES, COPY_SLOTS, MapCopy};
 
 /// Maximum number of maps of a program.
 pub const MAX_MAPS: usize = 1024;
@@ -273,9 +276,9 @@ impl Map {
         (0..self.definition.max_entries as usize).filter_map(|slot| {
             let key = match &self.keys {
                 Keys::Array => Some((slot as u32).to_ne_bytes().to_vec()),
-                Keys::Hash(keys) => keys.key(slot),
-                Keys::Lpm(keys) => keys.key(slot),
-                Keys::Rules(rules) => rules.rule(slot),
+                Keys::Hash(keys) => keys.key(slot).map(<[u8]>::to_vec),
+                Keys::Lpm(keys) => keys.key(slot).map(Iterator::collect),
+                Keys::Rules(rules) => rules.rule(slot).map(<[u8]>::to_vec),
             };
             key.map(|key| (key, self.value(slot)))
         })

@@ -210,3 +210,55 @@ fn any_operation_is_executed_or_refused() {
         assert!(m.iter().count() <= 20);
     }
 }
+
+/// Returns all entries that parts of a map have, and the number of parts.
+fn copied(map: &Map) -> (Vec<(Vec<u8>, Vec<u8>)>, usize) {
+    let mut copy = MapCopy::new(map.definition(), 0);
+    let (mut entries, mut parts) = (Vec::new(), 0);
+    while copy.next().is_some() {
+        let before = copy.next();
+        assert!(map.copy_part(&mut copy) && copy.next() != before);
+        entries.extend(copy.entries().map(|(k, v)| (k.to_vec(), v.to_vec())));
+        parts += 1;
+    }
+    (entries, parts)
+}
+
+#[test]
+fn parts_of_a_map_are_its_entries() {
+    for (map_type, key_size, value_size, entries) in [
+        (TYPE_ARRAY, 4, 16, 1000),
+        (TYPE_ARRAY, 4, 60_000, 3),
+        (TYPE_HASH, 6, 24, 700),
+        (TYPE_LPM_TRIE, 8, 8, 300),
+        (TYPE_CLASSIFIER, 4, 8, 300),
+    ] {
+        let definition = MapDefinition { map_type, key_size, value_size, max_entries: entries, flags: 0 };
+        let mut map = Map::new(&Declared { name: "m".into(), definition }).unwrap();
+        for n in (0..entries).step_by(3) {
+            let mut key = vec![0; map.entry_key_size() as usize];
+            match map_type {
+                TYPE_ARRAY => key = n.to_ne_bytes().to_vec(),
+                TYPE_LPM_TRIE => key = [32_u32.to_ne_bytes(), n.to_be_bytes()].concat(),
+                TYPE_CLASSIFIER => key = [[1; 4], n.to_be_bytes(), [0xff; 4]].concat(),
+                _ => key[..4].copy_from_slice(&n.to_ne_bytes()),
+            }
+            map.update(&key, &vec![n as u8; value_size as usize], UpdateFlag::Any).unwrap();
+        }
+        let (entries, parts) = copied(&map);
+        assert_eq!(entries, map.iter().collect::<Vec<_>>(), "type {map_type}");
+        assert!(parts > 1, "{parts} parts of type {map_type}");
+    }
+}
+
+#[test]
+fn a_part_is_not_copied_from_a_map_of_another_shape() {
+    let map = |value_size| {
+        let definition =
+            MapDefinition { map_type: TYPE_ARRAY, key_size: 4, value_size, max_entries: 9, flags: 0 };
+        Map::new(&Declared { name: "m".into(), definition }).unwrap()
+    };
+    let mut copy = MapCopy::new(map(8).definition(), 0);
+    assert!(!map(16).copy_part(&mut copy) && copy.next() == Some(0));
+    assert!(map(8).copy_part(&mut copy) && copy.next().is_none() && copy.entries().count() == 9);
+}

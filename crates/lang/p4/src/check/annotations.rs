@@ -18,6 +18,9 @@ impl Checker<'_> {
                     let message = format!("duplicate annotation @{}", a.name.name);
                     self.bad_annotation(a.name.span, message, "join them into one");
                 }
+                if &*a.name.name == "metric" {
+                    self.bad_metric(a.name.span);
+                }
                 self.structured(elements);
             } else {
                 self.unstructured(a);
@@ -27,6 +30,11 @@ impl Checker<'_> {
 
     fn bad_annotation(&mut self, span: Span, message: String, hint: &str) {
         self.error(Code::BadAnnotation, span, message, hint);
+    }
+
+    fn bad_metric(&mut self, span: Span) {
+        let message = "@metric expects no argument or a name".to_owned();
+        self.bad_annotation(span, message, "write @metric or @metric(\"name\")");
     }
 
     /// Checks the forms of `@name(...)` that the language and P4Runtime prescribe.
@@ -39,6 +47,11 @@ impl Checker<'_> {
                     self.bad_annotation(a.name.span, message, "write the text in quotation marks");
                 }
             }
+            "metric" => match a.body.as_slice() {
+                [] => {}
+                [Token { tok: Tok::Str(name), .. }] if !name.is_empty() => {}
+                _ => self.bad_metric(a.name.span),
+            },
             "pkginfo" if a.body.is_empty() => {
                 let message = "@pkginfo is empty".to_owned();
                 self.bad_annotation(a.name.span, message, "write @pkginfo(name = \"...\")");

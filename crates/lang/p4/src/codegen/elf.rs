@@ -12,13 +12,16 @@ use object::{
 use p4shield_abi::context::PROGRAM_ABI_VERSION;
 use p4shield_abi::map::MAP_DEFINITION_SIZE;
 use p4shield_abi::object as names;
+use p4shield_abi::schema::Schema;
 use std::collections::HashMap;
 
-/// Writes the object. `replicates` is the location where the program sends packets to groups.
+/// Writes the object. `schema` describes its maps; `replicates` is the location where the program sends packets
+/// to groups.
 pub(crate) fn write(
     p: &MachineCode,
     f: &Function,
     sources: &SourceMap,
+    schema: &Schema,
     replicates: Option<Span>,
 ) -> Result<Vec<u8>, object::write::Error> {
     let mut o = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
@@ -31,6 +34,7 @@ pub(crate) fn write(
         (names::ABI_SECTION, abi),
         (names::ENTRIES_SECTION, entries(f)),
         (names::LINES_SECTION, lines(p, sources)),
+        (names::SCHEMA_SECTION, schema.encode()),
     ];
     for (name, data) in sections.into_iter().chain(needs) {
         let id = o.add_section(Vec::new(), name.as_bytes().to_vec(), SectionKind::Metadata);

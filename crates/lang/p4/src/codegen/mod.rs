@@ -1,6 +1,6 @@
 //! The code generator: IR to eBPF. [`select`] chooses instructions over virtual registers,
 //! [`alloc`] assigns machine registers, [`emit`] lays out the code, [`peephole`] removes redundant
-//! instructions, [`elf`] writes the object, and [`size`] warns of
+//! instructions, [`elf`] writes the object with the [`schema`] of its state, and [`size`] warns of
 //! programs that are too long to load.
 //!
 //! The code uses ISA version 3 (32-bit ALU and jumps), nothing of version 4.
@@ -18,6 +18,7 @@ mod machine;
 mod moves;
 mod peephole;
 mod select;
+pub(crate) mod schema;
 pub(crate) mod size;
 mod spill;
 

@@ -8,6 +8,7 @@
 mod accept;
 mod flow;
 mod layout;
+mod metric;
 mod paths;
 mod state;
 mod usage;
@@ -17,7 +18,12 @@ use crate::hir::Program;
 
 /// Warns about a program without errors.
 pub(crate) fn lint(program: &Program, sink: &mut Sink) {
-    let all = [accept::warnings(program), flow::warnings(program), usage::warnings(program)];
+    let all = [
+        accept::warnings(program),
+        flow::warnings(program),
+        metric::warnings(program),
+        usage::warnings(program),
+    ];
     all.into_iter().flatten().for_each(|d| sink.add(d));
 }
 

@@ -99,6 +99,8 @@ struct Lowering<'a> {
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
     tables: Vec<crate::control::TableFacts>,
+    /// Of each of `tables`, the entries that are code.
+    code_entries: Vec<CodeEntries>,
     arrays: Vec<crate::control::ArrayFacts>,
     value_sets: Vec<crate::control::ValueSetFacts>,
     /// Maps of value sets, and indices of their facts, by instance path.
@@ -143,10 +145,17 @@ struct PacketState {
     error: Slot,
 }
 
+/// Rules and values of a table's entries, see [`p4shield_abi::schema::TableSchema::entries`].
+pub(crate) type CodeEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The lowered program and its properties.
 pub(crate) struct Lowered {
     pub(crate) function: Function,
     pub(crate) tables: Vec<crate::control::TableFacts>,
+    /// Of each of `tables`, the entries that are code.
+    pub(crate) code_entries: Vec<CodeEntries>,
+    /// The map of arguments passed to C by pointer.
+    pub(crate) argument_map: Option<MapId>,
     pub(crate) arrays: Vec<crate::control::ArrayFacts>,
     pub(crate) value_sets: Vec<crate::control::ValueSetFacts>,
     pub(crate) externs: BTreeSet<String>,

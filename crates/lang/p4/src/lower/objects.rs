@@ -136,7 +136,7 @@ impl Lowering<'_> {
     /// Returns the array of an instance.
     fn array(&mut self, id: InstId, path: &Rc<[Name]>, of: &str) -> Option<Array> {
         let inst = self.hir.instances[id.0 as usize].clone();
-        let (kind, width) = self.element(&inst, of)?;
+        let (kind, width, signed) = self.element(&inst, of)?;
         let bytes = match kind {
             ArrayKind::Meter { .. } => METER_CELL_SIZE as u32,
             ArrayKind::Counter { .. } if of == "counter" => 16,
@@ -162,21 +162,23 @@ impl Lowering<'_> {
         };
         let map_name = self.map_name(path, &inst.name);
         let name = self.full_name(path, inst.span, &inst.name);
-        self.arrays.push(ArrayFacts { name, map: map_name.clone(), kind, width, size });
+        let counts = matches!(kind, ArrayKind::Counter { .. });
+        let metric = self.hir.control_names.metric(inst.span, &inst.name, &name).filter(|_| counts);
+        self.arrays.push(ArrayFacts { name, map: map_name.clone(), kind, width, signed, size, metric });
         let map = self.add_map(Map { name: map_name, definition, entries: Vec::new() });
         self.maps_by_path.insert((id, path.clone()), map);
         Some(Array { map, kind, width, bytes })
     }
 
-    /// Returns the kind and width of an instance's elements.
-    fn element(&mut self, inst: &Instance, of: &str) -> Option<(ArrayKind, u32)> {
+    /// Returns the kind and width of an instance's elements, and whether they are signed.
+    fn element(&mut self, inst: &Instance, of: &str) -> Option<(ArrayKind, u32, bool)> {
         let Type::Extern(e) = &inst.ty else { return None };
         let second = inst.args.get(1).map(unit);
         Some(match of {
-            "Counter" => (ArrayKind::Counter { unit: Unit::Packets }, 64),
-            "CounterArray" => (ArrayKind::Counter { unit: Unit::Packets }, 32),
-            "counter" => (ArrayKind::Counter { unit: second.unwrap_or(Unit::Both) }, 64),
-            "meter" => (ArrayKind::Meter { unit: second.unwrap_or(Unit::Packets) }, 2),
+            "Counter" => (ArrayKind::Counter { unit: Unit::Packets }, 64, false),
+            "CounterArray" => (ArrayKind::Counter { unit: Unit::Packets }, 32, false),
+            "counter" => (ArrayKind::Counter { unit: second.unwrap_or(Unit::Both) }, 64, false),
+            "meter" => (ArrayKind::Meter { unit: second.unwrap_or(Unit::Packets) }, 2, false),
             _ => {
                 let element = e.args.first()?;
                 let width = element.scalar_width().filter(|w| (1..=MAX_WIDTH).contains(w));
@@ -184,7 +186,7 @@ impl Lowering<'_> {
                     self.unsupported(inst.span, &format!("a register of {element}"));
                     return None;
                 };
-                (ArrayKind::Register, width)
+                (ArrayKind::Register, width, matches!(element.base(), Type::Int(_)))
             }
         })
     }

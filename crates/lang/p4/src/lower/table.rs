@@ -56,7 +56,11 @@ impl Lowering<'_> {
         }
         // A table without keys always misses; a table with constant entries may become code.
         let mutable = !t.entries_are_const && t.keys.iter().any(|k| k.kind != MatchKind::Selector);
-        let lookup = if !mutable && t.entries.len() <= MAX_INLINE { LookupKind::Code } else { map_lookup(t) };
+        // Code has no memory in which an entry could count or measure.
+        let stateful = !t.entries.is_empty()
+            && ["counters", "meters"].into_iter().any(|p| t.instance_property(p).is_some());
+        let is_code = !mutable && !stateful && t.entries.len() <= MAX_INLINE;
+        let lookup = if is_code { LookupKind::Code } else { map_lookup(t) };
         let mut facts = self.table_facts(t, path, lookup);
         facts.mutable = mutable;
         if facts.value_size > MAX_VALUE || facts.key_size > MAX_VALUE {
@@ -68,6 +72,7 @@ impl Lowering<'_> {
         let default_map = self.default_map(t, &mut facts, path)?;
         let selector = map.and_then(|_| self.plan_selector(t, &mut facts, path));
         self.tables.push(facts.clone());
+        self.code_entries.push(if map.is_none() { self.code_entries(t, &facts) } else { Vec::new() });
         Some(TablePlan { facts, map, default_map, order: order_of(t), selector })
     }
 
@@ -121,7 +126,9 @@ impl Lowering<'_> {
     fn direct_facts(&self, t: &Table, of: &str, path: &[Name]) -> Option<DirectFacts> {
         let id = t.instance_property(of)?;
         let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, super::objects::unit);
-        Some(DirectFacts { name: self.instance_name(id, path), unit })
+        let (inst, name) = (&self.hir.instances[id.0 as usize], self.instance_name(id, path));
+        let metric = self.hir.control_names.metric(inst.span, &inst.name, &name);
+        Some(DirectFacts { metric: metric.filter(|_| of == "counters"), name, unit })
     }
 
     fn profile_facts(&self, t: &Table, path: &[Name]) -> Option<ProfileFacts> {
@@ -211,6 +218,25 @@ impl Lowering<'_> {
         let definition = MapDefinition { map_type, key_size, value_size, max_entries: facts.size, flags };
         facts.map = Some(name.clone());
         Some(self.add_map(Map { name, definition, entries }))
+    }
+
+    /// Returns the entries of a table that becomes code, for the object's schema. One that matches a range
+    /// where the key's kind is another has no encoding and is left out.
+    fn code_entries(&self, t: &Table, facts: &TableFacts) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
+        let encoded = |(e, priority): (&Entry, u32)| {
+            let matches: Vec<Match> = keys
+                .iter()
+                .zip(&facts.keys)
+                .zip(&e.keys)
+                .map(|((k, f), set)| match_of(k.kind, f.width, set))
+                .collect();
+            let params = &facts.actions.get(e.action.index)?.params;
+            let data: Vec<_> = e.action.data.iter().zip(params).map(|(v, p)| number(v, p.width)).collect();
+            let priority = if only_prefixes(t) { prefix_bits(&matches) } else { priority };
+            Some((facts.code_rule(&matches, priority)?, facts.action_value(e.action.index, &data).ok()?))
+        };
+        t.entries.iter().zip(priorities(t)).filter_map(encoded).collect()
     }
 
     /// Encodes the key of an entry.

@@ -48,6 +48,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         maps_by_path: HashMap::new(),
         plans: HashMap::new(),
         tables: Vec::new(),
+        code_entries: Vec::new(),
         arrays: Vec::new(),
         value_sets: Vec::new(),
         value_sets_by_path: HashMap::new(),
@@ -70,9 +71,21 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
     };
     l.program(end, reject);
     l.warn_unknown();
-    let Lowering { b, tables, arrays, value_sets, externs, c, architecture, multicast, .. } = l;
+    let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
+    let Lowering { argument_map, architecture, multicast, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
-    Lowered { function, tables, arrays, value_sets, externs, c_header, architecture, multicast }
+    Lowered {
+        function,
+        tables,
+        code_entries,
+        argument_map,
+        arrays,
+        value_sets,
+        externs,
+        c_header,
+        architecture,
+        multicast,
+    }
 }
 
 /// A parser of the pipeline.

@@ -1,0 +1,96 @@
+//! The object's schema: names and types of its maps, for tools that show them.
+
+use crate::control::{ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts};
+use crate::lower::{CodeEntries, Lowered};
+use p4shield_abi::schema::{
+    self, ActionSchema, ArraySchema, DirectSchema, Element, KeyKind, KeySchema, ParamSchema, Schema,
+    TableSchema,
+};
+
+/// Returns the schema of a lowered program.
+pub(crate) fn describe(lowered: &Lowered) -> Schema {
+    let groups = lowered.tables.iter().filter_map(|t| t.groups.as_ref());
+    let groups = groups.flat_map(|g| [g.groups.clone(), g.members.clone()]);
+    let arguments = lowered.argument_map.map(|m| lowered.function.maps[m.0 as usize].name.clone());
+    let tables = lowered.tables.iter().zip(&lowered.code_entries).map(|(t, entries)| table(t, entries));
+    Schema {
+        arrays: lowered.arrays.iter().map(array).collect(),
+        tables: tables.chain(lowered.value_sets.iter().map(value_set)).collect(),
+        internal: groups.chain(arguments).collect(),
+    }
+}
+
+const fn unit(unit: Unit) -> schema::Unit {
+    match unit {
+        Unit::Packets => schema::Unit::Packets,
+        Unit::Bytes => schema::Unit::Bytes,
+        Unit::Both => schema::Unit::Both,
+    }
+}
+
+fn array(a: &ArrayFacts) -> ArraySchema {
+    let (element, of) = match a.kind {
+        ArrayKind::Register if a.signed => (Element::SignedRegister, Unit::Packets),
+        ArrayKind::Register => (Element::Register, Unit::Packets),
+        ArrayKind::Counter { unit } => (Element::Counter, unit),
+        ArrayKind::Meter { unit } => (Element::Meter, unit),
+    };
+    ArraySchema {
+        name: a.name.clone(),
+        map: a.map.clone(),
+        element,
+        unit: unit(of),
+        width: a.width,
+        metric: a.metric.clone(),
+    }
+}
+
+fn keys(keys: &[KeyFacts]) -> Vec<KeySchema> {
+    let key = |k: &KeyFacts| {
+        // The lowering refuses keys of other kinds.
+        let kind = KeyKind::named(k.kind).unwrap_or(KeyKind::Exact);
+        KeySchema { name: k.name.clone(), kind, width: k.width, offset: k.offset }
+    };
+    keys.iter().map(key).collect()
+}
+
+fn direct(facts: Option<&DirectFacts>, offset: Option<u32>) -> Option<DirectSchema> {
+    let (d, offset) = facts.zip(offset)?;
+    Some(DirectSchema { name: d.name.clone(), unit: unit(d.unit), offset, metric: d.metric.clone() })
+}
+
+fn table(t: &TableFacts, entries: &CodeEntries) -> TableSchema {
+    let params = |a: &crate::control::ActionFacts| {
+        a.params.iter().map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset }).collect()
+    };
+    let default = t.default_action.as_ref().and_then(|(action, data)| t.action_value(*action, data).ok());
+    // Only entries in a map have room for a counter.
+    let in_map = |d| if t.map.is_some() { d } else { None };
+    TableSchema {
+        name: t.name.clone(),
+        map: t.map.clone(),
+        default_map: t.default_map.clone(),
+        keys: keys(&t.keys),
+        key_size: t.key_size,
+        actions: t.actions.iter().map(|a| ActionSchema { name: a.name.clone(), params: params(a) }).collect(),
+        counter: in_map(direct(t.counter.as_ref(), t.counter_offset)),
+        meter: in_map(direct(t.meter.as_ref(), t.meter_offset)),
+        default_action: default,
+        entries: entries.clone(),
+    }
+}
+
+fn value_set(set: &ValueSetFacts) -> TableSchema {
+    TableSchema {
+        name: set.name.clone(),
+        map: Some(set.map.clone()),
+        default_map: None,
+        keys: keys(&set.keys),
+        key_size: set.key_size,
+        actions: Vec::new(),
+        counter: None,
+        meter: None,
+        default_action: None,
+        entries: Vec::new(),
+    }
+}

@@ -194,7 +194,9 @@ pub enum SchemaError {
 impl core::fmt::Display for SchemaError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Version(v) => write!(f, "its schema has version {v}, and this P4 Shield reads {SCHEMA_VERSION}"),
+            Self::Version(v) => {
+                write!(f, "its schema has version {v}, and this P4 Shield reads {SCHEMA_VERSION}")
+            }
             Self::Damaged => f.write_str("its schema is damaged"),
         }
     }
@@ -399,7 +401,8 @@ mod tests {
     use alloc::vec;
 
     fn sample() -> Schema {
-        let counter = DirectSchema { name: "c".into(), unit: Unit::Both, offset: 8, metric: Some("m".into()) };
+        let counter =
+            DirectSchema { name: "c".into(), unit: Unit::Both, offset: 8, metric: Some("m".into()) };
         let key = KeySchema { name: "hdr.ip.dst".into(), kind: KeyKind::Lpm, width: 32, offset: 4 };
         let param = ParamSchema { name: "port".into(), width: 9, offset: 4 };
         let table = TableSchema {

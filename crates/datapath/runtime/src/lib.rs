@@ -23,6 +23,7 @@ mod error_text;
 pub mod inline;
 pub mod p4vm;
 mod program;
+mod program_reader;
 mod request_handler;
 pub mod sandbox;
 mod schedule;

@@ -4,31 +4,71 @@
 use crate::error_text::chain;
 use crate::sandbox::seccomp::{self, Filter};
 use p4shield_abi::helper;
-use p4shield_bpf::maps::UpdateFlag;
+use p4shield_abi::map::MapDefinition;
+use p4shield_bpf::maps::{MapCopy, UpdateFlag};
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
 use p4shield_control::Entries;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// A reading of a map, with memory for one part of it.
+#[derive(Debug)]
+pub struct MapReading {
+    /// The digest of the program to read.
+    pub program: [u8; 32],
+    /// The index of the map.
+    pub map: usize,
+    /// The part.
+    pub copy: MapCopy,
+}
+
+/// Why a map is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRead {
+    /// Another program runs there, or none.
+    #[error("the program was replaced while it was read; read it again")]
+    Replaced,
+    /// The program has no such map.
+    #[error("the program has no such map")]
+    NoMap,
+}
+
+/// What tools need in order to show a program's maps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgramDetails {
+    pub(crate) digest: [u8; 32],
+    /// Name and definition of each map.
+    pub(crate) maps: Vec<(String, MapDefinition)>,
+    /// The bytes of the schema, unchecked.
+    pub(crate) schema: Option<Vec<u8>>,
+}
 
 /// A program that judges packets.
 pub struct LoadedProgram {
     program: Program,
     instructions: u32,
     reads_info: bool,
+    details: Arc<ProgramDetails>,
 }
 
 impl LoadedProgram {
     /// Wraps a program that was linked and verified elsewhere, for a [`crate::worker::Worker`] without a
     /// [`crate::p4vm`].
     #[must_use]
-    pub const fn of(program: Program) -> Self {
-        Self { program, instructions: 0, reads_info: false }
+    pub fn of(program: Program) -> Self {
+        Self { program, instructions: 0, reads_info: false, details: Arc::default() }
     }
 
     /// Returns the SHA-256 digest of the linked program.
     pub(crate) const fn digest(&self) -> [u8; 32] {
         *self.program.digest()
+    }
+
+    /// Returns what tools need in order to show the program's maps.
+    pub(crate) fn details(&self) -> Arc<ProgramDetails> {
+        Arc::clone(&self.details)
     }
 
     pub(crate) const fn instructions(&self) -> u32 {
@@ -44,6 +84,15 @@ impl LoadedProgram {
     #[inline]
     pub(crate) fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> RunResult {
         self.program.run(packet, meta, info)
+    }
+
+    /// Copies the next part of a map. Allocates nothing.
+    pub(crate) fn copy_map(&self, reading: &mut MapReading) -> Result<(), NotRead> {
+        if reading.program != *self.program.digest() {
+            return Err(NotRead::Replaced);
+        }
+        let map = self.program.maps().and_then(|m| m.iter().nth(reading.map)).ok_or(NotRead::NoMap)?;
+        if map.copy_part(&mut reading.copy) { Ok(()) } else { Err(NotRead::NoMap) }
     }
 
     /// Returns the entry of `key`, or all entries from number `skip` on, up to `limit` bytes.
@@ -147,8 +196,14 @@ pub(crate) fn build(
     let linked = link(&objects).map_err(|e| chain(&e))?;
     let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
     let reads_info = linked.calls(helper::READ_VM_INFO);
+    let mut details = ProgramDetails {
+        digest: [0; 32],
+        maps: linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect(),
+        schema: objects.iter().find_map(Object::schema).map(<[u8]>::to_vec),
+    };
     let verified = verifier.prove(linked)?;
     let options = EngineOptions { budget, ..EngineOptions::default() };
     let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
-    Ok(LoadedProgram { program, instructions, reads_info })
+    details.digest = *program.digest();
+    Ok(LoadedProgram { program, instructions, reads_info, details: Arc::new(details) })
 }

@@ -7,6 +7,7 @@
 
 use crate::error_text::chain;
 use crate::program::{self, Prover};
+use crate::program_reader::ProgramReader;
 use crate::worker::{ServedChannel, Vm, WorkerAnswer, WorkerCommand, WorkerHandle};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
@@ -42,6 +43,7 @@ pub(crate) struct RequestHandler<V, W> {
     settings: TenantSettings,
     /// Programs that replace others at [`Request::Commit`].
     staged: Vec<(ProgramSlot, Box<program::LoadedProgram>)>,
+    reader: ProgramReader,
 }
 
 /// What the host's first message says of the tenant.
@@ -59,7 +61,8 @@ pub(crate) type Failure = String;
 
 impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn new(verifier: V, worker: W) -> Self {
-        Self { verifier, worker, settings: TenantSettings::default(), staged: Vec::new() }
+        let (settings, reader) = (TenantSettings::default(), ProgramReader::default());
+        Self { verifier, worker, settings, staged: Vec::new(), reader }
     }
 
     /// Stores what the host says of the tenant.
@@ -96,7 +99,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 self.staged.clear();
                 Ok(Reply::Done)
             }
-            Request::RemoveVm { vm } => self.send(WorkerCommand::RemoveVm(vm)),
+            Request::RemoveVm { vm } => {
+                self.reader.forget_vm(vm);
+                self.send(WorkerCommand::RemoveVm(vm))
+            }
             Request::RaiseEpoch { min_epoch } => {
                 self.settings.min_epoch = self.settings.min_epoch.max(min_epoch);
                 Ok(Reply::Done)
@@ -104,7 +110,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::ExpectProgram { slot, fallback } => {
                 self.send(WorkerCommand::ExpectProgram(slot, p4shield_control::verdict(fallback)))
             }
-            Request::UnloadProgram { slot } => self.send(WorkerCommand::SetProgram(slot, None)),
+            Request::UnloadProgram { slot } => {
+                self.reader.forget(slot);
+                self.send(WorkerCommand::SetProgram(slot, None))
+            }
             Request::AttachChannel { channel, geometry, packets } => {
                 self.attach(channel, geometry, packets, descriptors)
             }
@@ -121,6 +130,8 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 };
                 self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
             }
+            Request::DescribeProgram { slot, maps, schema } => self.reader.describe(slot, maps, schema),
+            Request::ReadMap(query) => self.reader.read(&self.worker, &query),
             Request::Status => self.send(WorkerCommand::Status),
             Request::Stop => Ok(Reply::Done),
         }
@@ -138,6 +149,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
             Some(WorkerAnswer::Status(status)) => Ok(Reply::Status(status)),
             Some(WorkerAnswer::Failed(why)) => Err(why),
+            Some(WorkerAnswer::Copied(_, result)) => result.map(|()| Reply::Done).map_err(|e| e.to_string()),
             None => Err("the worker has ended".to_owned()),
         }
     }
@@ -183,7 +195,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         match self.build(name, lengths, descriptors)? {
             Ok(program) => {
                 let reply = loaded(&program);
-                self.send(WorkerCommand::SetProgram(slot, Some(program)))?;
+                self.set_program(slot, program)?;
                 Ok(reply)
             }
             Err(refusal) => Ok(Reply::Refused(refusal)),
@@ -211,9 +223,20 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     /// Replaces programs by the staged ones. The first that has no place is an error; those before it run.
     fn commit(&mut self) -> Result<Reply, Failure> {
         for (slot, program) in std::mem::take(&mut self.staged) {
-            self.send(WorkerCommand::SetProgram(slot, Some(program)))?;
+            self.set_program(slot, program)?;
         }
         Ok(Reply::Done)
+    }
+
+    fn set_program(
+        &mut self,
+        slot: ProgramSlot,
+        program: Box<program::LoadedProgram>,
+    ) -> Result<(), Failure> {
+        let details = program.details();
+        self.send(WorkerCommand::SetProgram(slot, Some(program)))?;
+        self.reader.note(slot, details);
+        Ok(())
     }
 
     /// Links, verifies and compiles a program. The inner error says why it is refused.

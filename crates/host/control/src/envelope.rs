@@ -59,6 +59,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Envelope<T>, DecodeEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::{MapDescription, MapPart, MapQuery, ProgramDescription};
     use crate::message::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Status, VmStatus};
     use crate::sandbox::SandboxReport;
     use p4shield_abi::Direction;
@@ -88,6 +89,8 @@ mod tests {
                 packets: Some(1 << 24),
             },
             Request::MapWrite { slot, map: "ports".into(), key: vec![1; 4], value: Some(vec![2; 8]) },
+            Request::DescribeProgram { slot, maps: 3, schema: 4096 },
+            Request::ReadMap(MapQuery { slot, program: [9; 32], map: 1, from: 7, rows: 100, zeros: true }),
             Request::Status,
         ]
     }
@@ -127,7 +130,23 @@ mod tests {
         let status = Status { vms: vec![VmStatus::default(); 2], ..Status::default() };
         let hello = Reply::Hello { version: PROTOCOL_VERSION, sandbox: SandboxReport::default() };
         let entries = Reply::Entries(vec![(vec![1; 4], vec![2; 8])]);
-        for body in [hello, entries, Reply::Status(Box::new(status)), Reply::Refused("no".to_owned())] {
+        let map = MapDescription { name: "ports".into(), definition: [1, 4, 8, 16, 0] };
+        let description = ProgramDescription {
+            map_count: 2,
+            maps: vec![map; 2],
+            schema_len: Some(9),
+            schema: vec![1; 9],
+            ..ProgramDescription::default()
+        };
+        let part = MapPart { entries: vec![(vec![1; 4], vec![2; 8])], more: 3, next: Some(300) };
+        for body in [
+            hello,
+            entries,
+            Reply::Status(Box::new(status)),
+            Reply::Refused("no".to_owned()),
+            Reply::Description(Box::new(description)),
+            Reply::MapPart(part),
+        ] {
             seeds.push(encode(&Envelope { id: 7, body }).unwrap());
         }
         p4shield_testbed::campaign(&seeds, |bytes| {

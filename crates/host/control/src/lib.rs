@@ -12,6 +12,7 @@
 
 mod client;
 mod envelope;
+mod inspect;
 mod message;
 mod sandbox;
 mod socket;
@@ -19,6 +20,7 @@ mod text;
 
 pub use client::{Client, ClientError};
 pub use envelope::{DecodeError, Envelope, decode, encode};
+pub use inspect::{MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription};
 pub use message::{
     ChannelStatus, DirectionStatus, Entries, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS,
     PROTOCOL_VERSION, ProgramSlot, Reply, Request, Status, VmStatus, WireGeometry, verdict,

@@ -1,5 +1,6 @@
 //! The messages: what the host daemon requests of a P4 VM, and what the P4 VM replies.
 
+use crate::inspect::{MapPart, MapQuery, ProgramDescription};
 use crate::sandbox::SandboxReport;
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, Verdict};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
@@ -179,6 +180,17 @@ pub enum Request {
         /// Its value; `None` deletes it.
         value: Option<Vec<u8>>,
     },
+    /// Names and types of a program's maps, as much as a message holds.
+    DescribeProgram {
+        /// The program's place.
+        slot: ProgramSlot,
+        /// Maps to skip.
+        maps: u32,
+        /// Bytes of the schema to skip.
+        schema: u32,
+    },
+    /// Reads a map from a slot on. Packets do not wait for it.
+    ReadMap(MapQuery),
     /// How things are.
     Status,
     /// Publish last log records and end.
@@ -203,6 +215,8 @@ impl Request {
             | Self::DetachChannel { .. }
             | Self::MapRead { .. }
             | Self::MapWrite { .. }
+            | Self::DescribeProgram { .. }
+            | Self::ReadMap(_)
             | Self::Status
             | Self::Stop => 0,
         }
@@ -239,6 +253,10 @@ pub enum Reply {
     Status(Box<Status>),
     /// What was asked cannot be done, and why.
     Failed(String),
+    /// To `DescribeProgram`.
+    Description(Box<ProgramDescription>),
+    /// To `ReadMap`.
+    MapPart(MapPart),
 }
 
 /// How a P4 VM fares.

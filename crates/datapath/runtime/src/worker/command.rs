@@ -6,7 +6,7 @@
 use super::serve::ServedChannel;
 use super::tenant_programs::TenantPrograms;
 use super::vm::Vm;
-use crate::program::LoadedProgram;
+use crate::program::{LoadedProgram, MapReading, NotRead};
 use p4shield_abi::Verdict;
 use p4shield_channel::Doorbell;
 use p4shield_control::{Entries, ProgramSlot, Status};
@@ -33,6 +33,8 @@ pub enum WorkerCommand {
     Detach(u32),
     /// Reads or writes a program's maps.
     WithProgram(ProgramSlot, ProgramTask),
+    /// Copies a part of a program's map. The worker allocates and frees nothing for it.
+    CopyMap(ProgramSlot, Box<MapReading>),
     /// Returns the status.
     Status,
     /// Ends the worker.
@@ -51,6 +53,8 @@ pub enum WorkerAnswer {
     Detached(Box<ServedChannel>, Doorbell),
     /// The result of [`WorkerCommand::WithProgram`].
     Entries(Result<Entries, String>),
+    /// What [`WorkerCommand::CopyMap`] was given, with the part if there is no reason against it.
+    Copied(Box<MapReading>, Result<(), NotRead>),
     /// The status.
     Status(Box<Status>),
     /// Failure, with the reason.
@@ -69,6 +73,10 @@ impl WorkerCommand {
             }
             Self::SetProgram(slot, program) => programs.set_program(slot, program).map(WorkerAnswer::Retired),
             Self::WithProgram(slot, task) => programs.program(slot).map(|p| WorkerAnswer::Entries(task(p))),
+            Self::CopyMap(slot, mut reading) => {
+                let result = programs.copy_map(slot, &mut reading);
+                Ok(WorkerAnswer::Copied(reading, result))
+            }
             _ => Err(UNSUPPORTED.to_owned()),
         };
         result.unwrap_or_else(WorkerAnswer::Failed)

@@ -1,6 +1,7 @@
 //! The mailbox between the control thread, which sends commands, and the worker, which answers them.
 //!
-//! An empty mailbox costs the worker one load per round.
+//! An empty mailbox costs the worker one load per round. An answer costs it neither a lock nor a system call:
+//! its place is allocated in advance, and the control thread polls for it.
 
 use super::command::{WorkerAnswer, WorkerCommand};
 use p4shield_channel::Doorbell;
@@ -9,7 +10,11 @@ use p4shield_mailbox::Poster;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+/// Shortest and longest pause of the control thread between two looks for an answer.
+const PAUSES: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
 
 /// The control thread's end.
 pub struct WorkerHandle {
@@ -23,7 +28,7 @@ pub struct WorkerHandle {
 /// The worker's end.
 pub struct Mailbox {
     commands: p4shield_mailbox::Mailbox<WorkerCommand>,
-    answers: Sender<WorkerAnswer>,
+    answers: SyncSender<WorkerAnswer>,
     doorbell: Doorbell,
     futex_word: Arc<AtomicU32>,
     disconnected: bool,
@@ -36,7 +41,8 @@ pub struct Mailbox {
 pub fn mailbox() -> Result<(WorkerHandle, Mailbox), rustix::io::Errno> {
     let (ours, theirs) = Doorbell::pair()?;
     let (poster, commands) = p4shield_mailbox::mailbox();
-    let (answer, answers) = channel();
+    // One command is answered before the next one is sent.
+    let (answer, answers) = sync_channel(1);
     let futex_word = Arc::new(AtomicU32::new(0));
     Ok((
         WorkerHandle { commands: poster, answers, doorbell: ours, futex_word: Arc::clone(&futex_word) },
@@ -47,11 +53,31 @@ pub fn mailbox() -> Result<(WorkerHandle, Mailbox), rustix::io::Errno> {
 impl WorkerHandle {
     /// Sends a command and waits for the answer. Returns `None` if the worker has ended.
     pub fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer> {
-        self.commands.post(command).then_some(())?;
+        self.post(command).then_some(())?;
         self.wake_at_futex();
         // A worker about to sleep either finds the futex word changed or polls the doorbell's descriptor.
         self.doorbell.ring().then_some(())?;
-        self.answers.recv().ok()
+        // A receiver that sleeps in the channel would cost the worker a system call.
+        let [mut pause, longest] = PAUSES;
+        loop {
+            match self.answers.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => std::thread::sleep(pause),
+            }
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Posts a command without waking the worker.
+    pub(super) fn post(&self, command: WorkerCommand) -> bool {
+        self.commands.post(command)
+    }
+
+    /// Returns the answer, if it is there.
+    #[cfg(test)]
+    pub(super) fn answer(&self) -> Option<WorkerAnswer> {
+        self.answers.try_recv().ok()
     }
 
     fn wake_at_futex(&self) {
@@ -93,7 +119,8 @@ impl Mailbox {
     }
 
     pub(super) fn answer(&mut self, answer: WorkerAnswer) {
-        self.disconnected |= self.answers.send(answer).is_err();
+        // There is room: see `mailbox`.
+        self.disconnected |= self.answers.try_send(answer).is_err();
     }
 
     /// Returns whether the control thread has ended.

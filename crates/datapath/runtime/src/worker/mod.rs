@@ -27,7 +27,7 @@ mod tests;
 mod verdict;
 mod vm;
 
-pub use crate::program::LoadedProgram;
+pub use crate::program::{LoadedProgram, MapReading, NotRead};
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
 pub use mailbox::{WorkerHandle, mailbox};

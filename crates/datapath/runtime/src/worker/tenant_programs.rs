@@ -6,7 +6,7 @@
 
 use super::verdict::{self, NoProgram};
 use super::vm::Vm;
-use crate::program::LoadedProgram;
+use crate::program::{LoadedProgram, MapReading, NotRead};
 use p4shield_abi::channel::Request;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
@@ -141,6 +141,13 @@ impl TenantPrograms {
         let (vm, direction) = self.slot(slot)?;
         let missing = || format!("VM {} has no program for {}", slot.vm, direction.name());
         vm.program_mut(direction).ok_or_else(missing)
+    }
+
+    /// Copies the next part of a program's map.
+    pub(super) fn copy_map(&mut self, slot: ProgramSlot, reading: &mut MapReading) -> Result<(), NotRead> {
+        let vm = self.vms.get_mut(usize::from(slot.vm)).and_then(Option::as_deref_mut);
+        let program = vm.zip(Direction::from_u8(slot.direction)).and_then(|(vm, d)| vm.program_mut(d));
+        program.ok_or(NotRead::Replaced)?.copy_map(reading)
     }
 
     /// Returns the status of the VMs.

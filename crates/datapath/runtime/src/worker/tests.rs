@@ -8,8 +8,10 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_bpf::maps::MapCopy;
 use p4shield_bpf::{EngineOptions, Program, Verified, asm};
 use p4shield_channel::{PageReader, Requester, Responder, SharedMemory, create_channel};
+use p4shield_control::ProgramSlot;
 use p4shield_seal::{AgeLimit, Identity, LogOpener, PacketDigest, TenantKey};
 use p4shield_testbed::allocations::{Counting, allocations};
 
@@ -73,8 +75,14 @@ fn setup_with(program: &str, geometry: Geometry) -> Setup {
 
 /// Judges some thousand packets. Returns how many were passed with the program's rewrite.
 fn judge(setup: &mut Setup) -> u64 {
+    judge_while(setup, |_| ())
+}
+
+/// Judges as [`judge`], and calls `before_round` before each round.
+fn judge_while(setup: &mut Setup, mut before_round: impl FnMut(&WorkerHandle)) -> u64 {
     let mut changed = 0;
     for _ in 0..200 {
+        before_round(&setup._control);
         for id in 0..BATCH as u64 {
             let request = Request { id, packet_len: 60, ..Request::default() };
             setup.requester.push(&request, &[0; 60]).unwrap();
@@ -243,6 +251,83 @@ fn a_worker_sleeps_at_futexes_or_doorbells_and_is_woken() {
     sleeps_and_is_woken(MAX_FUTEXES as u32, true);
 }
 
+/// As [`PROGRAM`], with a map, whose first element counts packets.
+const COUNT: &str = "
+    .map counts array 4 16 5000
+    mov r6, r1
+    stw [r10-4], 0
+    lddw r1, map counts
+    mov r2, r10
+    add r2, -4
+    call 1
+    jeq r0, 0, end
+    ldxdw r1, [r0+0]
+    add r1, 1
+    stxdw [r0+0], r1
+    stxdw [r0+8], r1
+    ldxdw r2, [r6+0]
+    stb [r2+5], 9
+end:
+    mov r0, 1
+    exit";
+
+/// Sets up a worker whose program counts, and a reading of its map.
+fn counting() -> (Setup, Box<MapReading>) {
+    let setup = setup_with(COUNT, Geometry { slots: 64, ..Geometry::default() });
+    let linked = asm::assemble(COUNT).unwrap();
+    let copy = MapCopy::new(&linked.maps[0].definition, 0);
+    (setup, Box::new(MapReading { program: linked.digest(), map: 0, copy }))
+}
+
+/// Judges packets while a part of the map is read in each round. Returns how many packets were judged, and the
+/// rounds in which the element of the first part did not fit the packets before it.
+fn judge_and_read(setup: &mut Setup, reading: Box<MapReading>) -> (u64, usize) {
+    let slot = ProgramSlot::new(0, Direction::Ingress);
+    let (mut held, mut rounds, mut wrong) = (Some(reading), 0, 0);
+    let judged = judge_while(setup, |control| {
+        if let Some(WorkerAnswer::Copied(reading, result)) = control.answer() {
+            let first =
+                reading.copy.entries().next().map(|(_, v)| v.first_chunk::<8>() == v.last_chunk::<8>());
+            wrong += usize::from(result != Ok(()) || first != Some(true));
+            held = Some(reading);
+        }
+        if let Some(mut reading) = held.take() {
+            if reading.copy.next().is_none() {
+                reading.copy.restart();
+            }
+            assert!(control.post(WorkerCommand::CopyMap(slot, reading)));
+            rounds += 1;
+        }
+    });
+    assert_eq!(rounds, 200, "a part is read in each round");
+    (judged, wrong)
+}
+
+#[test]
+fn reading_a_map_allocates_nothing_in_the_worker() {
+    let (mut setup, reading) = counting();
+    let slot = ProgramSlot::new(0, Direction::Ingress);
+    assert!(setup._control.post(WorkerCommand::CopyMap(slot, reading)));
+    let before = allocations();
+    assert!(setup.worker.round());
+    assert_eq!(allocations(), before);
+    let Some(WorkerAnswer::Copied(reading, Ok(()))) = setup._control.answer() else { panic!() };
+    assert_eq!(reading.copy.entries().count(), 204);
+    // So does a reading that is refused.
+    let other = Box::new(MapReading { program: [0; 32], ..*reading });
+    assert!(setup._control.post(WorkerCommand::CopyMap(slot, other)));
+    let before = allocations();
+    assert!(setup.worker.round());
+    assert_eq!(allocations(), before);
+    assert!(matches!(setup._control.answer(), Some(WorkerAnswer::Copied(_, Err(NotRead::Replaced)))));
+}
+
+#[test]
+fn packets_are_judged_while_a_map_is_read_in_each_round() {
+    let (mut setup, reading) = counting();
+    assert_eq!(judge_and_read(&mut setup, reading), (ALL, 0));
+}
+
 /// Returns a filter that allows `exit` only. Seccomp's strict mode would also forbid reading the time stamp
 /// counter.
 fn exit_only() -> seccompiler::BpfProgram {
@@ -256,6 +341,19 @@ fn exit_only() -> seccompiler::BpfProgram {
 #[test]
 fn no_system_call_is_made() {
     let mut setup = setup();
+    makes_no_system_call(|| judge(&mut setup) == ALL);
+}
+
+#[test]
+fn no_system_call_is_made_while_a_map_is_read() {
+    let (mut setup, reading) = counting();
+    // The other end of the mailbox, which allocates, finds memory without a system call.
+    drop(vec![1_u8; 100 << 10]);
+    let mut reading = Some(reading);
+    makes_no_system_call(|| reading.take().is_some_and(|r| judge_and_read(&mut setup, r) == (ALL, 0)));
+}
+
+fn makes_no_system_call(mut work: impl FnMut() -> bool) {
     let filter = exit_only();
     // The first read of a clock looks up the vDSO.
     let _ = Now::read();
@@ -264,7 +362,7 @@ fn no_system_call_is_made() {
     assert!(child >= 0, "fork failed");
     if child == 0 {
         let filtered = seccompiler::apply_filter(&filter).is_ok();
-        let judged = filtered && judge(&mut setup) == ALL;
+        let judged = filtered && work();
         // SAFETY: takes an integer and does not return.
         unsafe { libc::syscall(libc::SYS_exit, i32::from(!judged)) };
     }

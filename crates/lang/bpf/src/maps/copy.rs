@@ -43,6 +43,11 @@ impl MapCopy {
         if self.next < self.definition.max_entries { Some(self.next) } else { None }
     }
 
+    /// Continues with the first slot.
+    pub const fn restart(&mut self) {
+        self.next = 0;
+    }
+
     /// Returns keys and values of the part. The key of an array's entry is its index.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (key, value) = (self.definition.entry_key_size(), self.definition.value_size);

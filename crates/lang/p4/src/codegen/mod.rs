@@ -17,8 +17,8 @@ mod lookups;
 mod machine;
 mod moves;
 mod peephole;
-mod select;
 pub(crate) mod schema;
+mod select;
 pub(crate) mod size;
 mod spill;
 

@@ -61,7 +61,10 @@ fn direct(facts: Option<&DirectFacts>, offset: Option<u32>) -> Option<DirectSche
 
 fn table(t: &TableFacts, entries: &CodeEntries) -> TableSchema {
     let params = |a: &crate::control::ActionFacts| {
-        a.params.iter().map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset }).collect()
+        a.params
+            .iter()
+            .map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset })
+            .collect()
     };
     let default = t.default_action.as_ref().and_then(|(action, data)| t.action_value(*action, data).ok());
     // Only entries in a map have room for a counter.

@@ -5,6 +5,7 @@
 //! stays silent.
 
 use crate::error::DaemonError;
+use crate::inspect::view::{Inspection, ProgramView};
 use crate::lock::SocketLock;
 use crate::metrics;
 use crate::programs::ProgramRecord;
@@ -89,6 +90,8 @@ pub enum Command {
         /// Absolute path of the file.
         file: PathBuf,
     },
+    /// Shows the state of a VM's programs.
+    Inspect(Inspection),
 }
 
 /// An answer.
@@ -108,6 +111,8 @@ pub enum Answer {
     },
     /// The answer to `history`, the newest first.
     History(Vec<ProgramRecord>),
+    /// The answer to `inspect`.
+    Program(Box<ProgramView>),
     /// The answer to `reload`.
     Reloaded(ReloadReport),
     /// Failure, with the reason.
@@ -195,6 +200,18 @@ pub fn status(socket: &Path) -> Result<Status, ApiError> {
 pub fn metrics(socket: &Path) -> Result<String, ApiError> {
     match ask(socket, &Command::Metrics)? {
         Answer::Metrics(text) => Ok(text),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Shows the state of a VM's programs.
+///
+/// # Errors
+/// See [`ApiError`]; [`ApiError::Failed`] if there is no such VM, program or object, or if the P4 VM's answer is
+/// invalid.
+pub fn inspect(socket: &Path, inspection: &Inspection) -> Result<ProgramView, ApiError> {
+    match ask(socket, &Command::Inspect(inspection.clone()))? {
+        Answer::Program(view) => Ok(*view),
         _ => Err(ApiError::Unexpected),
     }
 }
@@ -336,7 +353,7 @@ fn answer(line: &[u8], state: &Arc<DaemonState>, uid: u32) -> Answer {
     };
     match serde_json::from_slice(line) {
         Ok(Command::Status) => Answer::Status(Box::new(state.status())),
-        Ok(Command::Metrics) => Answer::Metrics(metrics::render(&state.status())),
+        Ok(Command::Metrics) => Answer::Metrics(metrics::of(state)),
         Ok(Command::Load { tenant, vm, direction, objects, temporary }) => {
             let target = Target { tenant: &tenant, vm: &vm, direction: &direction };
             done(state.load(&target, &objects, (uid, temporary)))
@@ -351,6 +368,9 @@ fn answer(line: &[u8], state: &Arc<DaemonState>, uid: u32) -> Answer {
         Ok(Command::Preview { file }) => state.preview(&file).map_or_else(Answer::Failed, Answer::Reloaded),
         Ok(Command::Reload { dry_run }) => {
             state.reload(dry_run).map_or_else(Answer::Failed, Answer::Reloaded)
+        }
+        Ok(Command::Inspect(inspection)) => {
+            state.inspect(&inspection).map_or_else(Answer::Failed, |view| Answer::Program(Box::new(view)))
         }
         Err(e) => Answer::Failed(format!("invalid request: {e}")),
     }
@@ -389,10 +409,14 @@ mod tests {
     fn random_lines_are_parsed_or_refused() {
         let objects = vec!["/x.o".into(), "/y.o".into()];
         let (tenant, vm, direction) = ("alice".to_owned(), "web".to_owned(), "ingress".to_owned());
-        let commands = [Command::Status, Command::Load { tenant, vm, direction, objects, temporary: true }];
+        let inspection = Inspection { vm: "web".to_owned(), limit: Some(3), ..Inspection::default() };
+        let load = Command::Load { tenant, vm, direction, objects, temporary: true };
+        let commands = [Command::Status, load, Command::Inspect(inspection)];
         let tenants = vec![TenantStatus { vms: vec![VmStatus::default()], ..TenantStatus::default() }];
         let status = Status { tenants, advice: vec!["a\nb".to_owned()], ..Status::default() };
-        let answers = [Answer::Status(Box::new(status)), Answer::Failed("no".to_owned())];
+        let program = Box::new(crate::inspect::view::sample());
+        let answers =
+            [Answer::Status(Box::new(status)), Answer::Failed("no".to_owned()), Answer::Program(program)];
         let mut seeds: Vec<_> = commands.iter().map(|c| serde_json::to_vec(c).unwrap()).collect();
         seeds.extend(answers.iter().map(|a| serde_json::to_vec(a).unwrap()));
         p4shield_testbed::campaign(&seeds, fuzz);

@@ -46,8 +46,7 @@ impl Server {
                 // The error of one client concerns no other.
                 match stream {
                     Ok(stream) => {
-                        let render =
-                            || state.upgrade().map_or_else(String::new, |s| metrics::render(&s.status()));
+                        let render = || state.upgrade().map_or_else(String::new, |s| metrics::of(&s));
                         drop(serve(stream, render));
                     }
                     Err(_) => std::thread::sleep(ACCEPT_PAUSE),

@@ -20,6 +20,7 @@
 //! | what is wrong | `problem` (types), `problems` (tenants and wires), `switches` (switches and ports) |
 //! | log lines about problems that begin and end | `watch`, `refusal` (refused programs) |
 //! | metrics | `metrics` (values), `exposition` (text), `http` |
+//! | what `p4shield program counters`, `registers` and `tables` show, and their metrics | `inspect` |
 //!
 //! The cloud trusts the daemon, tenants do not; the daemon trusts no P4 VM. A P4 VM that dies, stops, loops,
 //! floods its standard error or corrupts its channel costs its own tenant verdicts until it is replaced. It
@@ -36,6 +37,7 @@ mod daemon;
 mod error;
 mod exposition;
 mod http;
+mod inspect;
 mod lock;
 mod metrics;
 mod notify;
@@ -62,6 +64,7 @@ pub use attachment::{
 };
 pub use daemon::{Daemon, run};
 pub use error::DaemonError;
+pub use inspect::{fuzz as fuzz_program_state, view};
 pub use preflight::preflight;
 pub use problem::{Problem, ProblemKind};
 pub use programs::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};

@@ -2,6 +2,7 @@
 //! stable.
 
 use crate::exposition::{self, Family, Kind, Labels, with};
+use crate::state::DaemonState;
 use crate::status::{DirectionStatus, PortStatus, State, Status};
 
 fn counter(name: &str, help: &'static str) -> Family {
@@ -12,14 +13,18 @@ fn gauge(name: &str, help: &'static str) -> Family {
     Family::new(name, Kind::Gauge, help)
 }
 
-/// Returns the metrics in Prometheus's text format.
-pub(crate) fn render(status: &Status) -> String {
+/// Returns the metrics of the daemon and of what it runs, in Prometheus's text format.
+pub(crate) fn of(state: &DaemonState) -> String {
+    let mut families = families(&state.status());
+    families.extend(state.program_counters().families());
+    exposition::text(&families)
+}
+
+fn families(status: &Status) -> Vec<Family> {
     let mut build = gauge("build_info", "Version of the daemon, always 1");
     build.set(vec![("version", status.version.clone())], 1);
     let parts = [tenants, problems, packets, information, wires, switches];
-    let families: Vec<_> =
-        std::iter::once(build).chain(parts.into_iter().flat_map(|part| part(status))).collect();
-    exposition::text(&families)
+    std::iter::once(build).chain(parts.into_iter().flat_map(|part| part(status))).collect()
 }
 
 fn tenants(status: &Status) -> Vec<Family> {
@@ -203,6 +208,10 @@ fn with_owner(mut labels: Labels, port: &PortStatus) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn render(status: &Status) -> String {
+        exposition::text(&families(status))
+    }
     use crate::problem::{Problem, ProblemKind};
     use crate::status::{SideStatus, SwitchStatus, TenantStatus, Unowned, VmStatus, WireStatus};
     use std::io::Write;

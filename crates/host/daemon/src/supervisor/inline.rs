@@ -89,6 +89,13 @@ impl InlineSwitches {
         Ok(())
     }
 
+    /// Sends a request to the switch that has the pages: each switch has maps of its own.
+    pub(super) fn ask(&self, config: &SupervisorConfig, request: Request) -> Result<Reply, String> {
+        let switch = self.pages.ok_or("no switch runs the programs yet")?;
+        let mut host = InlineSwitch { config, switch };
+        host.request(ProgramRequest::new(request)).map_err(|e| e.to_string())
+    }
+
     /// Returns the status of the switch that has the pages.
     pub(super) fn status(&self, config: &SupervisorConfig) -> Option<Status> {
         let mut host = InlineSwitch { config, switch: self.pages? };

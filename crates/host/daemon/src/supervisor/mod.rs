@@ -11,6 +11,7 @@
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
 //! too (`inline`). `change` applies a new configuration to the running P4 VM.
 
+mod ask;
 mod change;
 mod channels;
 mod cores;
@@ -111,6 +112,8 @@ pub(crate) enum Command {
         recorded: Recorded,
         answer: Sender<Result<Loaded, String>>,
     },
+    /// Sends a request to what runs the programs.
+    Ask { request: control::Request, answer: Sender<Result<control::Reply, String>> },
     /// Prepares a change of the configuration, once the P4 VM has answered and the gate is open.
     Prepare { change: Box<TenantChange>, gate: Arc<Gate>, begun: Sender<()>, answer: Sender<Prepared> },
     /// Makes the prepared change.

@@ -198,6 +198,9 @@ impl SupervisorThread {
             Command::Load { vm, direction, objects, recorded, answer } => {
                 let _ = answer.send(self.replace_program(vm, direction, objects).map(recorded));
             }
+            Command::Ask { request, answer } => {
+                let _ = answer.send(self.ask(request));
+            }
             Command::Prepare { change, gate, begun, answer } => {
                 self.check_answers();
                 if gate.begin() {
@@ -222,6 +225,17 @@ impl SupervisorThread {
             // `run_commands` ends the thread.
             Command::Stop => {}
         }
+    }
+
+    /// Sends a request to what runs the programs.
+    fn ask(&mut self, request: Request) -> Result<Reply, String> {
+        let reply = super::ask::ask(&self.config, self.process.as_mut(), &self.switches, request);
+        reply.map_err(|error| {
+            error.unwrap_or_else(|e| {
+                self.replace(&e.to_string(), Duration::ZERO);
+                format!("{e}; the daemon replaces the P4 VM")
+            })
+        })
     }
 
     /// Replaces a P4 VM that does not answer.

@@ -6,10 +6,12 @@ use clap::Subcommand;
 use p4shield_daemon::api::{Answer, Command as Request};
 use p4shield_daemon::config::{Config, ConfigError};
 use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
+use p4shield_daemon::view::What;
 use p4shield_daemon::{ProgramSource, SwitchStatus, api};
 
 use p4shield_console::{Exit, Refused, output};
 
+use super::program_state::Show;
 use super::{history, verify};
 
 /// Run the host daemon
@@ -84,11 +86,12 @@ pub(crate) struct Metrics {
     socket: Socket,
 }
 
-/// Replace programs while traffic flows
+/// Replace programs while traffic flows, and show their counters, registers and tables
 ///
 /// The old program runs until the new one is linked, verified and compiled; no packet is lost. A
 /// program that is loaded here replaces the configuration's, also after a reload or restart, until
 /// `revert`; `p4shield status` shows it.
+/// Showing a program's state disturbs no packet.
 ///
 /// Examples:
 ///
@@ -97,6 +100,8 @@ pub(crate) struct Metrics {
 ///   p4shield program unload alice web egress
 ///   p4shield program revert alice web ingress
 ///   p4shield program history alice web ingress
+///   p4shield program counters web --watch
+///   p4shield program tables web --direction ingress --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Program {
@@ -161,6 +166,27 @@ enum ProgramCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Show the counters of a VM's programs, also those in the entries of tables
+    Counters {
+        #[command(flatten)]
+        show: Show,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Show the registers and meters of a VM's programs, and the arrays of their C functions
+    Registers {
+        #[command(flatten)]
+        show: Show,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Show the tables of a VM's programs with entries and default actions, and the maps of their C functions
+    Tables {
+        #[command(flatten)]
+        show: Show,
         #[command(flatten)]
         socket: Socket,
     },
@@ -249,6 +275,15 @@ impl Program {
             }
             ProgramCommand::History { tenant, vm, direction, json, socket } => {
                 return history::show(&socket.socket, Request::History { tenant, vm, direction }, json);
+            }
+            ProgramCommand::Counters { show, socket } => {
+                return show.run(What::Counters, &socket.socket).map(|()| Exit::Done);
+            }
+            ProgramCommand::Registers { show, socket } => {
+                return show.run(What::Registers, &socket.socket).map(|()| Exit::Done);
+            }
+            ProgramCommand::Tables { show, socket } => {
+                return show.run(What::Tables, &socket.socket).map(|()| Exit::Done);
             }
         };
         match api::ask(&socket.socket, &request) {

@@ -12,6 +12,7 @@ mod host;
 mod identity;
 mod keygen;
 mod p4vm;
+mod program_state;
 mod reload;
 mod test;
 mod verify;

@@ -53,6 +53,11 @@ impl TestAttachment {
         Arc::clone(&self.counters.lock().unwrap())
     }
 
+    /// Takes the verdicts on packets that are held.
+    pub(crate) fn drain(&self) {
+        self.mediator.lock().unwrap().poll(self.now(), 256, |released| drop(released.packet));
+    }
+
     /// Sends packets to the first VM of each tenant until the value is dropped.
     pub(crate) fn traffic(self: &Arc<Self>) -> Traffic {
         let attachment = Arc::clone(self);

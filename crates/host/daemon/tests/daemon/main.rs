@@ -12,6 +12,7 @@ mod changes;
 mod durable;
 mod epochs;
 mod fixture;
+mod inspect;
 mod operations;
 mod switches;
 mod verified;
@@ -27,6 +28,7 @@ const TESTS: &[&[Test]] = &[
     changes::TESTS,
     durable::TESTS,
     absent::TESTS,
+    inspect::TESTS,
     attacks::TESTS,
     epochs::TESTS,
     wires::TESTS,

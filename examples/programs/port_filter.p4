@@ -82,7 +82,7 @@ parser filter_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
 control filter(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
     // Element n counts packets for service n; element 0 counts refused packets.
-    Counter<bit<32>>(4) services;
+    @metric Counter<bit<32>>(4) services;
 
     action allow(bit<32> service) {
         services.increment(service);

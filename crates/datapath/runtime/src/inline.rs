@@ -8,8 +8,8 @@
 //! program with the digest that was verified there.
 
 use crate::program::Prover;
-use crate::request_handler::{ProgramRunner, RequestHandler};
-use crate::worker::{TenantPrograms, UNSUPPORTED, WorkerAnswer, WorkerCommand, steady_ns};
+use crate::request_handler::RequestHandler;
+use crate::worker::{ProgramRunner, TenantPrograms, UNSUPPORTED, WorkerAnswer, WorkerCommand, steady_ns};
 use p4shield_abi::channel::{self, Geometry};
 use p4shield_bpf::{Linked, Packet, Verified};
 use p4shield_channel::ResponseRefused;

@@ -1,12 +1,11 @@
 //! Reading of programs' maps for the host, without a pause for packets.
 //!
-//! The worker copies a part of a map, of at most a few kilobytes, between two batches; this thread allocates the
-//! memory for it, waits for it and pauses between two parts. A reader thus takes about one hundredth of the
-//! worker's time, however large the map is and however often the host reads.
+//! The worker copies a part of a map, of a few kilobytes, between two batches. This thread allocates the
+//! memory, waits for the part and pauses before the next one, so that the worker mostly judges packets,
+//! however large the map is and however often the host reads.
 
 use crate::program::{MapReading, ProgramDetails};
-use crate::request_handler::{Failure, ProgramRunner};
-use crate::worker::{WorkerAnswer, WorkerCommand};
+use crate::worker::{ProgramRunner, WorkerAnswer, WorkerCommand};
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 use p4shield_bpf::maps::{COPY_BYTES, COPY_SLOTS, MapCopy};
 use p4shield_control::{MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot, Reply};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Pause between two parts. The kernel adds about as much.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time after which a reply is sent with what was read until then.
-const LONGEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(20);
 /// Most bytes that the encoding adds to an entry, or to a map in a description.
 const OVERHEAD: usize = 40;
 
@@ -43,12 +42,13 @@ impl ProgramReader {
         self.programs.retain(|slot, _| slot.vm != vm);
     }
 
-    fn details(&self, slot: ProgramSlot) -> Result<&ProgramDetails, Failure> {
+    fn details(&self, slot: ProgramSlot) -> Result<&ProgramDetails, String> {
         self.programs.get(&slot).map(Arc::as_ref).ok_or_else(|| "no program runs there".to_owned())
     }
 
-    /// Describes a program from these numbers of maps and bytes of its schema on, as far as a message reaches.
-    pub(crate) fn describe(&self, slot: ProgramSlot, maps: u32, schema: u32) -> Result<Reply, Failure> {
+    /// Describes a program from these numbers of maps and bytes of its schema on, as far as a message
+    /// reaches.
+    pub(crate) fn describe(&self, slot: ProgramSlot, maps: u32, schema: u32) -> Result<Reply, String> {
         let details = self.details(slot)?;
         let mut room = MAX_PART / 2;
         let fits = |map: &MapDescription| {
@@ -66,7 +66,7 @@ impl ProgramReader {
     }
 
     /// Reads a map, as far as a message and [`LONGEST`] reach.
-    pub(crate) fn read(&self, worker: &impl ProgramRunner, query: &MapQuery) -> Result<Reply, Failure> {
+    pub(crate) fn read(&self, worker: &impl ProgramRunner, query: &MapQuery) -> Result<Reply, String> {
         let details = self.details(query.slot)?;
         let map = query.map as usize;
         let (_, definition) = details.maps.get(map).ok_or("the program has no such map")?;
@@ -108,7 +108,7 @@ fn copy_part(
     worker: &impl ProgramRunner,
     slot: ProgramSlot,
     reading: Box<MapReading>,
-) -> Result<Box<MapReading>, Failure> {
+) -> Result<Box<MapReading>, String> {
     match worker.send(WorkerCommand::CopyMap(slot, reading)) {
         Some(WorkerAnswer::Copied(reading, Ok(()))) => Ok(reading),
         Some(WorkerAnswer::Copied(_, Err(e))) => Err(e.to_string()),

@@ -8,7 +8,7 @@
 use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
-use crate::worker::{ServedChannel, Vm, WorkerAnswer, WorkerCommand, WorkerHandle};
+use crate::worker::{ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
@@ -23,18 +23,6 @@ use zeroize::Zeroizing;
 
 /// Most bytes of map entries in one answer.
 const ENTRIES_BYTES: usize = 96 << 10;
-
-/// What runs programs.
-pub(crate) trait ProgramRunner {
-    /// Sends a command and waits for the answer. Returns `None` if the worker has ended.
-    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer>;
-}
-
-impl ProgramRunner for WorkerHandle {
-    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer> {
-        Self::send(self, command)
-    }
-}
 
 /// Executes requests.
 pub(crate) struct RequestHandler<V, W> {

@@ -59,8 +59,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Envelope<T>, DecodeEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::{MapDescription, MapPart, MapQuery, ProgramDescription};
-    use crate::message::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Status, VmStatus};
+    use crate::message::{Hello, PROTOCOL_VERSION, Reply, Request, Status, VmStatus};
+    use crate::program::{MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot};
     use crate::sandbox::SandboxReport;
     use p4shield_abi::Direction;
     use p4shield_abi::channel::Geometry;

@@ -12,18 +12,21 @@
 
 mod client;
 mod envelope;
-mod inspect;
 mod message;
+mod program;
 mod sandbox;
 mod socket;
 mod text;
 
 pub use client::{Client, ClientError};
 pub use envelope::{DecodeError, Envelope, decode, encode};
-pub use inspect::{MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription};
 pub use message::{
-    ChannelStatus, DirectionStatus, Entries, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS,
-    PROTOCOL_VERSION, ProgramSlot, Reply, Request, Status, VmStatus, WireGeometry, verdict,
+    ChannelStatus, DirectionStatus, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
+    Reply, Request, Status, VmStatus, WireGeometry, verdict,
+};
+pub use program::{
+    Entries, MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription,
+    ProgramSlot,
 };
 pub use sandbox::{Measure, SandboxReport};
 pub use socket::{MAX_DESCRIPTORS, MAX_MESSAGE, Received, Socket, SocketError};

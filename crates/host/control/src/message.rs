@@ -1,9 +1,9 @@
 //! The messages: what the host daemon requests of a P4 VM, and what the P4 VM replies.
 
-use crate::inspect::{MapPart, MapQuery, ProgramDescription};
+use crate::program::{Entries, MapPart, MapQuery, ProgramDescription, ProgramSlot};
 use crate::sandbox::SandboxReport;
+use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
-use p4shield_abi::{Direction, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
@@ -38,23 +38,6 @@ pub struct Hello {
     /// The lowest epoch that logs may take: above those of the P4 VMs before. See
     /// `p4shield_seal::EpochFloor`.
     pub min_epoch: u64,
-}
-
-/// A user VM's direction: what a program belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ProgramSlot {
-    /// Index of the VM within its tenant.
-    pub vm: u16,
-    /// [`Direction`] as a number.
-    pub direction: u8,
-}
-
-impl ProgramSlot {
-    /// The place of a direction.
-    #[must_use]
-    pub const fn new(vm: u16, direction: Direction) -> Self {
-        Self { vm, direction: direction as u8 }
-    }
 }
 
 /// Geometry of a channel, as a message carries it.
@@ -223,9 +206,6 @@ impl Request {
     }
 }
 
-/// Entries of a table: key and value of each.
-pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// What a P4 VM answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -290,7 +270,7 @@ pub struct VmStatus {
     pub info_tally: [u64; 4],
     /// Log records published.
     pub log_records: u64,
-    /// By [`Direction`].
+    /// By [`p4shield_abi::Direction`].
     pub directions: [DirectionStatus; 2],
 }
 

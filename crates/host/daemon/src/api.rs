@@ -207,8 +207,8 @@ pub fn metrics(socket: &Path) -> Result<String, ApiError> {
 /// Shows the state of a VM's programs.
 ///
 /// # Errors
-/// See [`ApiError`]; [`ApiError::Failed`] if there is no such VM, program or object, or if the P4 VM's answer is
-/// invalid.
+/// See [`ApiError`]; [`ApiError::Failed`] if there is no such VM, program or object, or if the P4 VM's answer
+/// is invalid.
 pub fn inspect(socket: &Path, inspection: &Inspection) -> Result<ProgramView, ApiError> {
     match ask(socket, &Command::Inspect(inspection.clone()))? {
         Answer::Program(view) => Ok(*view),

@@ -49,7 +49,7 @@ extern bit<32> get_vm();
 /// The packet's time of reception in nanoseconds of a monotonic clock.
 extern bit<64> get_timestamp_ns();
 
-/// `size` counters of packets (or of the amounts that `add` adds), all 0 at load.
+/// `size` counters of packets (or of the amounts that `add` adds), all 0 at load; `@metric` exports them.
 extern Counter<S> {
     Counter(bit<32> size);
     /// Adds one to the counter at `index`; has no effect if `index` is out of range.

@@ -86,7 +86,7 @@ enum MeterType {
 #define V1MODEL_METER_COLOR_RED    2
 
 #if V1MODEL_VERSION >= 20200408
-/// `size` counters.
+/// `size` counters; `@metric` exports them to Prometheus.
 extern counter<I> {
     counter(bit<32> size, CounterType type);
     /// Counts the packet; has no effect if the index is out of range.
@@ -128,7 +128,7 @@ extern register<T> {
 }
 #endif
 
-/// A counter in each entry of the table whose property `counters` refers to it.
+/// A counter in each entry of the table whose property `counters` refers to it; `@metric` exports it.
 extern direct_counter {
     direct_counter(CounterType type);
     void count();

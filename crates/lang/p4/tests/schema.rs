@@ -123,7 +123,8 @@ fn a_misplaced_mark_is_warned_of() {
     }
     let table = "table r { key = { hdr.h.a: exact; } actions = { NoAction; } @metric size = 4; }";
     assert_eq!(found(table, "r.apply();").iter().map(|f| f.0).collect::<Vec<_>>(), ["W0113"]);
-    let two = "@metric(\"x\") counter(4, CounterType.bytes) a;\n@metric(\"x\") counter(4, CounterType.bytes) b;";
+    let two =
+        "@metric(\"x\") counter(4, CounterType.bytes) a;\n@metric(\"x\") counter(4, CounterType.bytes) b;";
     let twice = found(two, "a.count(0); b.count(0);");
     assert_eq!(twice, [("W0113", "@metric(\"x\") counter(4, CounterType.bytes) b;".to_owned())]);
     let right = "@metric(\"x\") counter(4, CounterType.bytes) a;\n@metric counter(4, CounterType.bytes) b;";

@@ -35,7 +35,8 @@ pub(super) struct Show {
     #[arg(long)]
     zeros: bool,
     /// Show again every so many seconds, until interrupted
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
+    #[arg(default_missing_value = "1", value_parser = seconds)]
     watch: Option<f64>,
     /// Print JSON, one line each time
     #[arg(long)]

@@ -20,6 +20,7 @@ mod audit;
 mod channels;
 mod command;
 mod mailbox;
+mod runner;
 mod serve;
 mod tenant_programs;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use crate::program::{LoadedProgram, MapReading, NotRead};
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
 pub use mailbox::{WorkerHandle, mailbox};
+pub(crate) use runner::ProgramRunner;
 pub use serve::ServedChannel;
 pub(crate) use tenant_programs::TenantPrograms;
 pub use verdict::NoProgram;

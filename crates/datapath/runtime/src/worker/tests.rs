@@ -279,8 +279,8 @@ fn counting() -> (Setup, Box<MapReading>) {
     (setup, Box::new(MapReading { program: linked.digest(), map: 0, copy }))
 }
 
-/// Judges packets while a part of the map is read in each round. Returns how many packets were judged, and the
-/// rounds in which the element of the first part did not fit the packets before it.
+/// Judges packets while a part of the map is read in each round. Returns how many packets were judged, and
+/// the rounds in which an element was not of one moment.
 fn judge_and_read(setup: &mut Setup, reading: Box<MapReading>) -> (u64, usize) {
     let slot = ProgramSlot::new(0, Direction::Ingress);
     let (mut held, mut rounds, mut wrong) = (Some(reading), 0, 0);

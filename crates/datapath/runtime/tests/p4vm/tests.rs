@@ -8,7 +8,9 @@ use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOT
 use p4shield_abi::sketch::Sketch;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Memory, PageReader, PageWriter};
-use p4shield_control::{Client, ClientError, Envelope, Hello, Request, decode, encode};
+use p4shield_control::{
+    Client, ClientError, Envelope, Hello, MapPart, MapQuery, Reply, Request, decode, encode,
+};
 use p4shield_seal::{Epoch, Identity, InfoSealer, LogOpener, OpenedRecord, PacketDigest, TenantKey};
 use rustix::process::{WaitOptions, WaitStatus, waitpid};
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,6 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_idle_worker_sleeps", an_idle_worker_sleeps),
     ("a_worker_that_sleeps_for_long_is_woken_for_each_packet", a_worker_is_woken_for_each_packet),
     ("a_worker_has_short_time_slices", a_worker_has_short_time_slices),
+    ("maps_are_described_and_read_in_parts", maps_are_read_in_parts),
     ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
     ("machine_code_lies_where_no_channel_can_be", machine_code_lies_where_no_channel_can_be),
     ("it_ends_when_its_host_closes_the_connection", it_ends_when_its_host_closes_the_connection),
@@ -364,6 +367,58 @@ fn a_worker_has_short_time_slices() {
     }
 }
 
+fn maps_are_read_in_parts() {
+    let mut rig = Rig::with_vm();
+    let large = programs::ODD.replace("{2, 4, 8, 4, 0}", "{2, 4, 8, 100000, 0}");
+    let program = rig.load(INGRESS, &large).unwrap();
+    let mut m = rig.attach(1);
+    (0..3).for_each(|_| assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass));
+    let describe = |slot, maps| Request::DescribeProgram { slot, maps, schema: 0 };
+    let Ok(Reply::Description(d)) = rig.ask(describe(INGRESS, 0), &[]) else { panic!() };
+    assert_eq!((d.program, d.map_count, d.schema_len), (program, 1, None));
+    assert_eq!((d.maps[0].name.as_str(), d.maps[0].definition), ("counts", [2, 4, 8, 100_000, 0]));
+    // What does not exist gives nothing.
+    let Ok(Reply::Description(d)) = rig.ask(describe(INGRESS, u32::MAX), &[]) else { panic!() };
+    assert!(d.maps.is_empty());
+    assert!(matches!(rig.ask(describe(EGRESS, 0), &[]), Err(ClientError::Failed(_))));
+
+    let query = MapQuery { slot: INGRESS, program, map: 0, from: 0, rows: 10, zeros: false };
+    let mut read = |query: &MapQuery| match rig.ask(Request::ReadMap(query.clone()), &[]) {
+        Ok(Reply::MapPart(part)) => Ok(part),
+        Err(ClientError::Failed(why)) => Err(why),
+        other => panic!("{other:?}"),
+    };
+    // All slots, in as many replies as it takes.
+    let mut all = |mut query: MapQuery| {
+        let (mut entries, mut more) = (Vec::new(), 0);
+        loop {
+            let MapPart { entries: part, more: left, next } = read(&query).unwrap();
+            assert!(next.is_none_or(|n| n > query.from), "it advances");
+            entries.extend(part);
+            more += left;
+            match next {
+                Some(next) => query.from = next,
+                None => return (entries, more),
+            }
+        }
+    };
+    let three = (1_u32.to_ne_bytes().to_vec(), 3_u64.to_ne_bytes().to_vec());
+    assert_eq!(all(query.clone()), (vec![three], 0));
+    assert_eq!(all(MapQuery { rows: 0, ..query.clone() }), (vec![], 1), "counted, not sent");
+    let (entries, more) = all(MapQuery { zeros: true, rows: u32::MAX, ..query.clone() });
+    assert_eq!((entries.len(), more), (100_000, 0));
+    for wrong in [
+        MapQuery { program: [0; 32], ..query.clone() },
+        MapQuery { map: 1, ..query.clone() },
+        MapQuery { slot: EGRESS, ..query.clone() },
+    ] {
+        assert!(read(&wrong).is_err(), "{wrong:?}");
+    }
+    assert_eq!(read(&MapQuery { from: u32::MAX, ..query }), Ok(MapPart::default()));
+    rig.ask(Request::UnloadProgram { slot: INGRESS }, &[]).unwrap();
+    assert!(matches!(rig.ask(describe(INGRESS, 0), &[]), Err(ClientError::Failed(_))));
+}
+
 fn hostile_messages_are_survived() {
     let mut socket = spawn();
     let mut seed = 0x1234_5678_9abc_def1_u64;
@@ -392,7 +447,7 @@ fn hostile_messages_are_survived() {
     }
     let mut client = Client::new(socket);
     let status = client.call(Request::Status, &[], crate::rig::PATIENCE);
-    assert!(matches!(status, Ok(p4shield_control::Reply::Status(_))), "{status:?}");
+    assert!(matches!(status, Ok(Reply::Status(_))), "{status:?}");
 }
 
 fn machine_code_lies_where_no_channel_can_be() {

@@ -116,7 +116,8 @@ fn running_slots(supervisor: &Supervisor) -> Vec<ProgramSlot> {
     slots.collect()
 }
 
-/// Shows the program that any bytes describe: pieces with a `u16` length, each a reply. Entry point for fuzzing.
+/// Shows the program that any bytes describe: pieces with a `u16` length, each a reply. Entry point for
+/// fuzzing.
 ///
 /// # Panics
 /// An object has more rows than were asked for.

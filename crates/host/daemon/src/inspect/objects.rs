@@ -1,5 +1,5 @@
-//! The objects of a program: the counters, registers and tables of its schema with their maps, and the maps that
-//! the schema does not describe.
+//! The objects of a program: the counters, registers and tables of its schema with their maps, and the maps
+//! that the schema does not describe.
 
 use super::decode::{self, name};
 use super::remote::{Ask, Described, Extent, Rows, read};

@@ -1,8 +1,8 @@
 //! The types of what `p4shield program counters`, `registers` and `tables` show, one JSON object;
 //! docs/reference/program-state.md describes it.
 //!
-//! A value of a key or parameter is hexadecimal with all digits of its width, since it may have more bits than
-//! a number of JSON.
+//! A value of a key or parameter is hexadecimal with all digits of its width, since it may have more bits
+//! than a number of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +36,8 @@ pub struct Inspection {
     /// The name of the object to show, in full or its last parts; `None`: all.
     #[serde(default)]
     pub name: Option<String>,
-    /// The most rows of each object; further ones are counted. `None`: a page of rows, with a number to continue
-    /// with.
+    /// The most rows of each object; further ones are counted. `None`: a page of rows, with a number to
+    /// continue with.
     #[serde(default)]
     pub limit: Option<u32>,
     /// The number to continue with: `next` of the object in the answer before.

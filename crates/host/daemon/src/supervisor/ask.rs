@@ -25,8 +25,8 @@ impl Supervisor {
     }
 }
 
-/// Sends a request to what runs the programs: a switch with placement `inline`, else the P4 VM. The error of a
-/// P4 VM that has to be replaced is `Err(Err(..))`.
+/// Sends a request to what runs the programs: a switch with placement `inline`, else the P4 VM. The error of
+/// a P4 VM that has to be replaced is `Err(Err(..))`.
 pub(super) fn ask(
     config: &SupervisorConfig,
     process: Option<&mut Process>,

@@ -29,6 +29,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Running time after which the pause is reset.
 const STABLE: Duration = Duration::from_secs(30);
+/// Commands between two checks of a P4 VM; further ones wait for the next.
+const MAX_COMMANDS: usize = 64;
 /// Time for the P4 VM to publish its last log records after the request to stop.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -183,13 +185,15 @@ impl SupervisorThread {
 
     /// Executes the pending commands. Returns false after the command to stop.
     fn run_commands(&mut self) -> bool {
-        loop {
+        // Clients that ask without end must not keep the thread from its checks.
+        for _ in 0..MAX_COMMANDS {
             match self.commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
                 Ok(command) => self.execute(command),
             }
         }
+        true
     }
 
     /// Executes a command. An error of sending its answer means that the caller no longer waits.

@@ -4,10 +4,10 @@ use crate::Test;
 use crate::attachment::TestAttachment;
 use crate::fixture::{Fixture, wait_for};
 use crate::switches::{ALICE, Daemon as DaemonProcess, Switch, text};
+use p4shield_daemon::Daemon;
 use p4shield_daemon::api::{self, ApiError};
 use p4shield_daemon::status::State;
 use p4shield_daemon::view::{Inspection, MatchView, Number, ObjectKind, ObjectView, ProgramView, What};
-use p4shield_daemon::Daemon;
 use p4shield_p4::{NoIncludes, Options, compile};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
@@ -113,7 +113,8 @@ impl Cloud {
     fn new(name: &str) -> Self {
         let fixture = Fixture::new(name);
         programs(&fixture);
-        let config = fixture.config(&fixture.text("drop").replace("ingress = [\"pass.o\"]", "ingress = [\"state.o\"]"));
+        let config = fixture
+            .config(&fixture.text("drop").replace("ingress = [\"pass.o\"]", "ingress = [\"state.o\"]"));
         let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
         let daemon = Daemon::start(config, attachment.clone(), Path::new("/proc/self/exe")).unwrap();
         wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
@@ -195,7 +196,8 @@ fn shown() {
     assert_eq!(protocols.rows[0].keys, [MatchView::Exact("0x11".into())]);
 
     // All rows, page by page.
-    let mut page = Inspection { limit: None, zeros: true, name: Some("totals".into()), ..of_alice(What::Registers) };
+    let mut page =
+        Inspection { limit: None, zeros: true, name: Some("totals".into()), ..of_alice(What::Registers) };
     let (mut rows, mut pages) = (Vec::new(), 0);
     loop {
         let view = cloud.inspect(page.clone()).unwrap();
@@ -214,7 +216,10 @@ fn refusals(cloud: &Cloud) {
         (Inspection { vm: "mail".into(), ..of_alice(What::Tables) }, "no VM \"mail\""),
         (Inspection { tenant: Some("bob".into()), ..of_alice(What::Tables) }, "has no VM \"web\""),
         (Inspection { tenant: Some("carol".into()), ..of_alice(What::Tables) }, "no tenant \"carol\""),
-        (Inspection { name: Some("rutes".into()), ..of_alice(What::Tables) }, "it has: ing.protocols, ing.routes"),
+        (
+            Inspection { name: Some("rutes".into()), ..of_alice(What::Tables) },
+            "it has: ing.protocols, ing.routes",
+        ),
         (Inspection { direction: Some("sideways".into()), ..of_alice(What::Tables) }, "ingress or egress"),
     ] {
         let failed = cloud.inspect(change).unwrap_err().to_string();
@@ -273,15 +278,24 @@ fn metrics() {
     drop(traffic);
     let passed = cloud.settled(ALICE);
     let text = api::metrics(&cloud.fixture.at("daemon.sock")).unwrap();
+    let ten = "0x0a000000/8";
     let labels = r#"tenant="alice",vm="web",direction="ingress""#;
     for line in [
-        "# HELP p4shield_program_counter_packets Packets in a counter that the program marks with @metric.".into(),
+        "# HELP p4shield_program_counter_packets Packets in a counter that the program marks with @metric."
+            .into(),
         "# TYPE p4shield_program_counter_packets counter".to_owned(),
         "# TYPE p4shield_program_counter_bytes counter".to_owned(),
-        format!(r#"p4shield_program_counter_packets_total{{{labels},counter="ing.seen",index="2"}} {passed}"#),
+        format!(
+            r#"p4shield_program_counter_packets_total{{{labels},counter="ing.seen",index="2"}} {passed}"#
+        ),
         format!(r#"p4shield_program_counter_packets_total{{{labels},counter="ing.seen",index="3"}} 0"#),
-        format!(r#"p4shield_program_counter_bytes_total{{{labels},counter="ing.seen",index="2"}} {}"#, passed * 60),
-        format!(r#"p4shield_program_counter_packets_total{{{labels},counter="hits",index="0x0a000000/8"}} {passed}"#),
+        format!(
+            r#"p4shield_program_counter_bytes_total{{{labels},counter="ing.seen",index="2"}} {}"#,
+            passed * 60
+        ),
+        format!(
+            r#"p4shield_program_counter_packets_total{{{labels},counter="hits",index="{ten}"}} {passed}"#
+        ),
         // 512 of 1000 elements are not zero, and 256 rows are exported.
         format!(r#"p4shield_program_counter_rows_cut{{{labels},counter="by \"port\""}} 256"#),
         r#"p4shield_program_counters_unread{tenant="alice"} 0"#.to_owned(),

@@ -129,8 +129,8 @@ impl Object {
         self.replicates.clone().map_or(Ok(()), |place| Err(ObjectError::Replicates { place }))
     }
 
-    /// Returns the bytes of the program's schema, if the object has one: [`p4shield_abi::schema::Schema`]. They
-    /// are not checked.
+    /// Returns the unchecked bytes of the program's schema ([`p4shield_abi::schema::Schema`]), if the object
+    /// has one.
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()

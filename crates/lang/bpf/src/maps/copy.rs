@@ -1,7 +1,8 @@
 //! Copies of a part of a map, for readers on other threads.
 //!
 //! The thread that runs the program copies a part between two runs, so each entry is of one moment. A part is
-//! small, and the reader allocates its memory: the thread neither allocates nor frees, and the time is bounded.
+//! small, and the reader allocates its memory: the thread neither allocates nor frees, and its time is
+//! bounded.
 
 use super::{Keys, Map};
 use p4shield_abi::map::MapDefinition;
@@ -61,8 +62,8 @@ impl MapCopy {
 }
 
 impl Map {
-    /// Replaces the part in `copy` by the next one. Does nothing, and returns false, if `copy` is of a map with
-    /// another definition. Allocates nothing.
+    /// Replaces the part in `copy` by the next one. Does nothing, and returns false, if `copy` is of a map
+    /// with another definition. Allocates nothing.
     pub fn copy_part(&self, copy: &mut MapCopy) -> bool {
         if copy.definition != self.definition {
             return false;

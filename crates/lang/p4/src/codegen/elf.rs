@@ -15,8 +15,8 @@ use p4shield_abi::object as names;
 use p4shield_abi::schema::Schema;
 use std::collections::HashMap;
 
-/// Writes the object. `schema` describes its maps; `replicates` is the location where the program sends packets
-/// to groups.
+/// Writes the object. `schema` describes its maps; `replicates` is the location where the program sends
+/// packets to groups.
 pub(crate) fn write(
     p: &MachineCode,
     f: &Function,

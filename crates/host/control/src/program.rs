@@ -1,6 +1,6 @@
-//! Messages that show a program's state: its description, and parts of its maps.
+//! Programs in messages: their places, their descriptions, and parts of their maps.
 
-use crate::message::{Entries, ProgramSlot};
+use p4shield_abi::Direction;
 use p4shield_abi::map::MapDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,26 @@ pub const MAX_MAPS: usize = 1024;
 pub const MAX_MAP_NAME: usize = 512;
 /// The most bytes of entries, and of a part of a description, in one reply.
 pub const MAX_PART: usize = 96 << 10;
+
+/// Entries of a table: key and value of each.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A user VM's direction: what a program belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProgramSlot {
+    /// Index of the VM within its tenant.
+    pub vm: u16,
+    /// [`Direction`] as a number.
+    pub direction: u8,
+}
+
+impl ProgramSlot {
+    /// The place of a direction.
+    #[must_use]
+    pub const fn new(vm: u16, direction: Direction) -> Self {
+        Self { vm, direction: direction as u8 }
+    }
+}
 
 /// What [`crate::Request::ReadMap`] reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

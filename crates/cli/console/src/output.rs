@@ -35,6 +35,14 @@ pub fn text(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+/// Prints text that contains its line ends. Returns whether it was written: a command that prints without end
+/// stops when its reader has gone.
+#[must_use]
+pub fn try_text(text: &str) -> bool {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
 /// Prints a result as one line of JSON.
 ///
 /// # Errors

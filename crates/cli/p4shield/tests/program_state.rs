@@ -101,4 +101,6 @@ fn a_watched_program_is_shown_again_and_again() {
     let shown: Vec<serde_json::Value> =
         lines.take(3).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert!(shown.iter().all(|view| view["vm"] == "web"), "{shown:?}");
+    // The reader is gone.
+    assert!(watch.0.wait().unwrap().success());
 }

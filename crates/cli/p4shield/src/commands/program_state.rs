@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use p4shield_console::output;
@@ -52,20 +52,25 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Show {
-    pub(super) fn run(self, what: What, socket: &PathBuf) -> anyhow::Result<()> {
-        let Some(seconds) = self.watch else { return self.show(what, socket, false).map_err(Into::into) };
+    pub(super) fn run(self, what: What, socket: &Path) -> anyhow::Result<()> {
+        let Some(seconds) = self.watch else {
+            let _ = self.show(what, socket, false)?;
+            return Ok(());
+        };
         let clears = !self.json && std::io::stdout().is_terminal();
         loop {
             match self.show(what, socket, clears) {
                 // The program may be there again the next time.
                 Err(ApiError::Failed(why)) => output::note(why),
-                other => other?,
+                Ok(false) => return Ok(()),
+                other => drop(other?),
             }
             std::thread::sleep(Duration::from_secs_f64(seconds));
         }
     }
 
-    fn show(&self, what: What, socket: &Path, clears: bool) -> Result<(), ApiError> {
+    /// Shows the state once. Returns whether it was written.
+    fn show(&self, what: What, socket: &Path, clears: bool) -> Result<bool, ApiError> {
         let inspection = Inspection {
             what,
             vm: self.vm.clone(),
@@ -79,12 +84,10 @@ impl Show {
         let mut view = api::inspect(socket, &inspection)?;
         complete(&mut view, &inspection, socket)?;
         if self.json {
-            output::line(serde_json::to_string(&view)?);
-            return Ok(());
+            return Ok(output::try_text(&format!("{}\n", serde_json::to_string(&view)?)));
         }
         let clear = if clears { "\x1b[2J\x1b[H" } else { "" };
-        output::text(&format!("{clear}{}", text(&view, what)));
-        Ok(())
+        Ok(output::try_text(&format!("{clear}{}", text(&view, what))))
     }
 }
 

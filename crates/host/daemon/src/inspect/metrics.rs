@@ -31,6 +31,9 @@ const PARALLEL: usize = 32;
 /// A row's place in the order of the output: VM, direction, counter, index.
 type Place = (u16, u8, String, Index);
 
+/// Packets and bytes; `None`: not counted.
+type Counts = (Option<u64>, Option<u64>);
+
 /// The index of a counter, or the keys of its entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Index {
@@ -41,8 +44,7 @@ enum Index {
 /// The marked counters of a tenant.
 #[derive(Debug, Default)]
 struct TenantCounters {
-    /// Packets and bytes.
-    rows: BTreeMap<Place, (Option<u64>, Option<u64>)>,
+    rows: BTreeMap<Place, Counts>,
     /// Rows that were left out, by VM, direction and counter.
     cut: BTreeMap<(u16, u8, String), u64>,
     /// Whether something could not be read.

@@ -211,8 +211,11 @@ fn any_operation_is_executed_or_refused() {
     }
 }
 
+/// Keys and values.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Returns all entries that parts of a map have, and the number of parts.
-fn copied(map: &Map) -> (Vec<(Vec<u8>, Vec<u8>)>, usize) {
+fn copied(map: &Map) -> (Entries, usize) {
     let mut copy = MapCopy::new(map.definition(), 0);
     let (mut entries, mut parts) = (Vec::new(), 0);
     while copy.next().is_some() {

@@ -8,6 +8,19 @@ use std::time::{Duration, Instant};
 
 use common::{code, example, p4shield, stderr, stdout};
 
+const CONFIG: &str = r#"
+attachment = "dpdk"
+[daemon]
+socket = "daemon.sock"
+attach_socket = "attach.sock"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2"]
+ingress = ["filter.o"]
+"#;
+
 /// A daemon, killed when dropped.
 struct Daemon(Child);
 
@@ -23,10 +36,7 @@ fn daemon(folder: &Path) -> Daemon {
     let object = folder.join("filter.o").display().to_string();
     let made = p4shield(&["compile", &example("programs/port_filter.p4"), "-o", &object]);
     assert_eq!(code(&made), 0, "{}", stderr(&made));
-    let config = "attachment = \"dpdk\"\n[daemon]\nsocket = \"daemon.sock\"\nattach_socket = \"attach.sock\"\n\
-        [[tenant]]\nname = \"alice\"\n[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n\
-        ingress = [\"filter.o\"]\n";
-    std::fs::write(folder.join("p4shield.toml"), config).unwrap();
+    std::fs::write(folder.join("p4shield.toml"), CONFIG).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield"));
     command.args(["run", "--config"]).arg(folder.join("p4shield.toml")).stdin(Stdio::null());
     let daemon = Daemon(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());

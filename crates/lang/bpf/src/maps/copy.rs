@@ -55,7 +55,12 @@ impl MapCopy {
         self.keys.chunks_exact(key.max(1) as usize).zip(self.values.chunks_exact(value.max(1) as usize))
     }
 
-    fn push(&mut self, key: impl IntoIterator<Item = u8>) -> bool {
+    fn push(&mut self, key: &[u8]) -> bool {
+        self.keys.extend_from_slice(key);
+        true
+    }
+
+    fn push_bytes(&mut self, key: impl Iterator<Item = u8>) -> bool {
         self.keys.extend(key);
         true
     }
@@ -76,10 +81,10 @@ impl Map {
         while copy.next < end && copy.values.len() < room {
             let slot = copy.next as usize;
             let used = match &self.keys {
-                Keys::Array => copy.push(copy.next.to_ne_bytes()),
-                Keys::Hash(keys) => keys.key(slot).is_some_and(|key| copy.push(key.iter().copied())),
-                Keys::Lpm(keys) => keys.key(slot).is_some_and(|key| copy.push(key)),
-                Keys::Rules(rules) => rules.rule(slot).is_some_and(|key| copy.push(key.iter().copied())),
+                Keys::Array => copy.push(&copy.next.to_ne_bytes()),
+                Keys::Hash(keys) => keys.key(slot).is_some_and(|key| copy.push(key)),
+                Keys::Lpm(keys) => keys.key(slot).is_some_and(|key| copy.push_bytes(key)),
+                Keys::Rules(rules) => rules.rule(slot).is_some_and(|key| copy.push(key)),
             };
             if used {
                 let at = copy.values.len();

@@ -69,8 +69,8 @@ mod tests {
             program: Some("0123456789abcdef".into()),
             objects: vec![object],
         };
-        let expected = "loaded by user 1000 at 2023-11-14T22:13:20Z, until the next reload: 0123456789ab from \
-                        /srv/guard.o";
+        let expected = "loaded by user 1000 at 2023-11-14T22:13:20Z, until the next reload: 0123456789ab \
+                        from /srv/guard.o";
         assert_eq!(line(&record), expected);
         assert_eq!(utc(u64::MAX), u64::MAX.to_string());
     }

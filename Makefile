@@ -4,10 +4,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help setup build build-dev demo test lint doc bench install clean
+.PHONY: help setup build build-dev demo test lint doc bench install uninstall clean
 
 help: ## Show this text
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
@@ -32,8 +32,11 @@ bench: build-dev ## Measure engine and channel on this machine
 	$(RELEASE)/p4shield-dev bench engine
 	$(RELEASE)/p4shield-dev bench channel
 
-install: build ## Install binary, libraries, completions, man pages and systemd unit below $(DESTDIR)/usr/local
+install: build ## Install binary, libraries, completions, man pages, documents and systemd unit below $(DESTDIR)/usr/local
 	scripts/install.sh "$(RELEASE)/p4shield" "$(DESTDIR)"
+
+uninstall: ## Remove what `make install` installed
+	scripts/uninstall.sh "$(DESTDIR)"
 
 clean: ## Remove what was built
 	cargo clean

@@ -1,19 +1,32 @@
 #!/usr/bin/env bash
-# install.sh BINARY [DESTDIR]: installs binary, libraries for switches (built beside it), completions, man pages and the
-# systemd unit below DESTDIR/usr/local.
+# install.sh BINARY [DESTDIR]: installs binary, libraries for switches (built beside it), completions, man pages,
+# documents, examples and the systemd unit below DESTDIR/usr/local, with a list of all files for uninstall.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$1 prefix="${2:-}/usr/local"
 
-install -Dm755 "$binary" "$prefix/bin/p4shield"
-install -Dm644 -t "$prefix/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline}.so
-"$binary" man "$prefix/share/man/man1"
-mkdir -p "$prefix/share/bash-completion/completions" "$prefix/share/zsh/site-functions" \
-  "$prefix/share/fish/vendor_completions.d"
-"$binary" completions bash >"$prefix/share/bash-completion/completions/p4shield"
-"$binary" completions zsh >"$prefix/share/zsh/site-functions/_p4shield"
-"$binary" completions fish >"$prefix/share/fish/vendor_completions.d/p4shield.fish"
-install -Dm644 packaging/systemd/p4shield.service "$prefix/lib/systemd/system/p4shield.service"
-install -Dm644 -t "$prefix/share/p4shield/programs" examples/programs/*.p4
-install -Dm644 examples/p4shield.toml "$prefix/share/p4shield/p4shield.toml"
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+chmod 755 "$stage"
+install -Dm755 "$binary" "$stage/bin/p4shield"
+install -Dm644 -t "$stage/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline}.so
+"$binary" man "$stage/share/man/man1"
+mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
+  "$stage/share/fish/vendor_completions.d"
+"$binary" completions bash >"$stage/share/bash-completion/completions/p4shield"
+"$binary" completions zsh >"$stage/share/zsh/site-functions/_p4shield"
+"$binary" completions fish >"$stage/share/fish/vendor_completions.d/p4shield.fish"
+install -Dm644 packaging/systemd/p4shield.service "$stage/lib/systemd/system/p4shield.service"
+install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
+install -Dm644 examples/p4shield.toml "$stage/share/p4shield/p4shield.toml"
+mkdir -p "$stage/share/doc/p4shield"
+cp -R README.md CHANGELOG.md LICENSE* docs "$stage/share/doc/p4shield/"
+
+# Files of an earlier version that this one no longer has.
+scripts/uninstall.sh "${2:-}" >/dev/null
+list=share/p4shield/installed-files
+(cd "$stage" && { find . -type f -o -type l; echo "./$list"; } | sort -u) >"$stage.list"
+mv "$stage.list" "$stage/$list"
+mkdir -p "$prefix"
+cp -R --preserve=mode "$stage/." "$prefix/"
 echo "installed below $prefix"

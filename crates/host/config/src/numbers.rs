@@ -2,8 +2,8 @@
 //!
 //! Channels, held packets and counters know tenants and VMs by their numbers ([`VmRef`]). A tenant or VM
 //! of a new configuration therefore gets the number that one of the same name has; the others get numbers
-//! that have been vacant, or new ones. A number that becomes vacant is not assigned in the same change, so
-//! that whoever still uses it meets an entry without a name and never another tenant.
+//! that have been vacant, or new ones. A number that becomes vacant is not assigned in the same change: a
+//! message that still refers to it meets an entry without a name and never another tenant.
 
 use super::{Config, NoProgram, Port, Role, Tenant, Vm};
 use p4shield_abi::channel::Geometry;

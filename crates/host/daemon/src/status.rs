@@ -225,6 +225,9 @@ pub struct SwitchStatus {
     pub pid: i32,
     /// User that it runs as.
     pub uid: u32,
+    /// The release of its library.
+    #[serde(default)]
+    pub release: String,
     /// Ways for packets of any port to bypass the programs.
     pub bypasses: Vec<String>,
     /// Other notes.

@@ -7,7 +7,7 @@ const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// Whoever passes first decides.
+/// The first to pass decides.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(AtomicU8);
 

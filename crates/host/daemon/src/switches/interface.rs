@@ -17,7 +17,7 @@ pub(super) fn awaits_guest(interface: &Interface) -> bool {
 }
 
 /// Returns whether Open vSwitch has this interface for itself: a bridge's local port, an internal port, a
-/// patch or a tunnel. Nobody configures these.
+/// patch or a tunnel, which no operator configures.
 pub(super) fn is_switchs_own(interface: &Interface) -> bool {
     match &interface.kind {
         Kind::Internal | Kind::Patch | Kind::Vxlan | Kind::Geneve => true,

@@ -352,6 +352,7 @@ impl SwitchRecord {
         let (mut bypasses, unmediated, mut notes) = by_kind(&self.remarks);
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
+        notes.extend(other_release(&self.peer.release));
         // By port: lanes of each side, and lanes that are zero-copy.
         let mut lanes: HashMap<PortId, ([usize; 2], usize)> = HashMap::new();
         for lane in self.lanes.values() {
@@ -368,6 +369,7 @@ impl SwitchRecord {
             application: self.peer.application.clone(),
             pid: self.peer.pid,
             uid: self.peer.uid,
+            release: self.peer.release.clone(),
             bypasses,
             notes,
             ports: self.ports.iter().map(port).collect(),
@@ -405,6 +407,17 @@ impl SwitchRecord {
     }
 }
 
+/// Returns a note about a library of another release, whose messages have the same version.
+fn other_release(release: &str) -> Option<String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    (release != ours).then(|| {
+        format!(
+            "its library is release {release:?} and the daemon {ours:?}; both work together, and the switch \
+             loads the new library when it restarts"
+        )
+    })
+}
+
 /// Sorts notices into bypasses, reasons for not being mediated, and notes; makes them printable.
 fn by_kind(remarks: &[Notice]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let (mut bypasses, mut unmediated, mut notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -417,4 +430,16 @@ fn by_kind(remarks: &[Notice]) -> (Vec<String>, Vec<String>, Vec<String>) {
         list.push(printable(remark.text()));
     }
     (bypasses, unmediated, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_of_another_release_is_named_once() {
+        assert_eq!(other_release(env!("CARGO_PKG_VERSION")), None);
+        let note = other_release("0.0.1").unwrap_or_default();
+        assert!(note.contains("\"0.0.1\"") && note.contains("restarts"), "{note}");
+    }
 }

@@ -225,7 +225,9 @@ fn two_switches() {
     wait_for("the other switch", || {
         other.port(&status(&fixture)).is_some_and(|p| p.mediated && p.queues == 2)
     });
-    assert_eq!(status(&fixture).switches.len(), 2);
+    let now = status(&fixture);
+    assert_eq!(now.switches.len(), 2);
+    assert!(now.switches.iter().all(|s| s.release == env!("CARGO_PKG_VERSION") && s.notes.is_empty()));
     // From here on alice, whose policy is to drop, loses no packets.
     let lost = switch.counts.dropped(ALICE);
     let before = status(&fixture).tenants[ALICE].vms[0].ingress.passed;

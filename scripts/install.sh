@@ -19,6 +19,7 @@ mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-funct
 install -Dm644 packaging/systemd/p4shield.service "$stage/lib/systemd/system/p4shield.service"
 install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
 install -Dm644 examples/p4shield.toml "$stage/share/p4shield/p4shield.toml"
+install -Dm644 -t "$stage/share/p4shield/prometheus" packaging/prometheus/*.yml
 mkdir -p "$stage/share/doc/p4shield"
 cp -R README.md CHANGELOG.md LICENSE* docs "$stage/share/doc/p4shield/"
 
@@ -27,6 +28,8 @@ scripts/uninstall.sh "${2:-}" >/dev/null
 list=share/p4shield/installed-files
 (cd "$stage" && { find . -type f -o -type l; echo "./$list"; } | sort -u) >"$stage.list"
 mv "$stage.list" "$stage/$list"
-mkdir -p "$prefix"
-cp -R --preserve=mode "$stage/." "$prefix/"
+# File by file: the modes of folders that exist stay.
+while read -r file; do
+  install -D -m "$(stat -c %a "$stage/$file")" "$stage/$file" "$prefix/$file"
+done <"$stage/$list"
 echo "installed below $prefix"

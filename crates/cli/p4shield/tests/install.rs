@@ -1,6 +1,7 @@
 //! `make install` and `make uninstall`, below a folder.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -43,6 +44,8 @@ fn what_is_installed_is_removed_and_nothing_else() {
     let others = root.join("usr/local/share/doc/other");
     std::fs::create_dir_all(&others).unwrap();
     std::fs::write(others.join("README"), "").unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    std::fs::set_permissions(root.join("usr/local/share"), PermissionsExt::from_mode(0o2775)).unwrap();
     let before = files(&root);
 
     script("install.sh", &[&binary, &root]);
@@ -57,10 +60,13 @@ fn what_is_installed_is_removed_and_nothing_else() {
         "share/doc/p4shield/docs/reference/configuration.md",
         "share/doc/p4shield/README.md",
         "share/p4shield/p4shield.toml",
+        "share/p4shield/prometheus/p4shield.rules.yml",
         "share/p4shield/installed-files",
     ] {
         assert!(installed.contains(&Path::new("usr/local").join(file)), "{file} is not installed");
     }
+    assert_eq!(mode(&root.join("usr/local/share")), 0o2775, "a folder's mode has changed");
+    assert_eq!(mode(&root.join("usr/local/bin/p4shield")), 0o755);
     // A second installation removes what only the first one had.
     let prefix = root.join("usr/local");
     let list = prefix.join("share/p4shield/installed-files");

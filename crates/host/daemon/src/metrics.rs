@@ -339,6 +339,29 @@ mod tests {
     }
 
     #[test]
+    fn promtool_accepts_the_alerts() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../packaging/prometheus");
+        let mut promtool = Command::new("promtool");
+        match promtool.args(["test", "rules", "p4shield.test.yml"]).current_dir(folder).output() {
+            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+            Err(why) => p4shield_need::skip("promtool", why),
+        }
+    }
+
+    #[test]
+    fn alerts_use_documented_metrics_only() {
+        let document = include_str!("../../../../docs/reference/metrics.md");
+        let rules = include_str!("../../../../packaging/prometheus/p4shield.rules.yml");
+        let expressions = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+        let words = expressions.flat_map(|e| e.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+        let metrics: Vec<_> = words.filter(|word| word.starts_with("p4shield_")).collect();
+        assert!(metrics.len() >= 8, "{metrics:?}");
+        for metric in metrics {
+            assert!(document.contains(&format!("`{metric}`")), "{metric} is not documented");
+        }
+    }
+
+    #[test]
     fn every_metric_is_documented() {
         let document = include_str!("../../../../docs/reference/metrics.md");
         for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {

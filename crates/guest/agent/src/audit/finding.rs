@@ -317,7 +317,11 @@ impl std::fmt::Display for Finding {
                 "the cloud delayed the log: a record arrived {by_ms} ms away from its time; check both clocks"
             ),
             Self::LogStopped { silent_ms } => {
-                write!(f, "the log stopped: no record for {silent_ms} ms; check that the P4 VM is running")
+                write!(
+                    f,
+                    "the log stopped: no record for {silent_ms} ms; check that the P4 VM is running, and that \
+                     the log page is this VM's"
+                )
             }
             Self::Restarted { .. } => f.write_str(
                 "the P4 VM restarted, and its counters with it; ask the provider why if this is unexpected",

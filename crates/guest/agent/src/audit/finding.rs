@@ -319,8 +319,8 @@ impl std::fmt::Display for Finding {
             Self::LogStopped { silent_ms } => {
                 write!(
                     f,
-                    "the log stopped: no record for {silent_ms} ms; check that the P4 VM is running, and that \
-                     the log page is this VM's"
+                    "the log stopped: no record for {silent_ms} ms; check that the P4 VM is running, and \
+                     that the log page is this VM's"
                 )
             }
             Self::Restarted { .. } => f.write_str(

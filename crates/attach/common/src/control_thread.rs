@@ -109,7 +109,8 @@ impl ControlThread {
             let text = printable(&ended.to_string());
             if text != told {
                 tracing::warn!(
-                    "no connection to the daemon; tenants' fail policies apply until there is one: {text}"
+                    "no connection to the daemon; P4 VMs that still run go on judging, and for the others \
+                     the tenants' fail policies apply until there is one: {text}"
                 );
                 told = text;
             }
@@ -125,6 +126,7 @@ impl ControlThread {
     fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         self.inline.maintain();
+        self.check_channels();
         while !self.shared.ending.load(Ordering::Acquire) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -135,6 +137,20 @@ impl ControlThread {
             self.rung.drain();
         }
         true
+    }
+
+    /// Detaches channels that no longer work, so that the tenants' policies apply at once and the next daemon
+    /// hears of the others only.
+    fn check_channels(&self) {
+        self.shared.registry().check_faults();
+        // System calls, hence without the lock.
+        let doorbells = self.shared.registry().doorbells();
+        let mut fds: Vec<_> = doorbells.iter().map(|d| PollFd::new(&d.end, PollFlags::empty())).collect();
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        let ended: Vec<_> = fds.iter().map(|fd| fd.revents().contains(PollFlags::HUP)).collect();
+        for (doorbell, _) in doorbells.iter().zip(ended).filter(|(_, ended)| *ended) {
+            self.shared.registry().detach_ended(doorbell);
+        }
     }
 
     fn converse(&mut self) -> Result<(), Ended> {

@@ -18,13 +18,15 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages and of what they carry. Each change of a layout changes it, and the daemon
 /// refuses a library with another one. Libraries of other releases with the same version work.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
 pub const MAX_ALIASES: usize = 16;
 /// The most [`Count`]s of a message.
 pub const MAX_COUNTS: usize = 128;
+/// The most [`HeldChannel`]s of a message.
+pub const MAX_HELD: usize = 4096;
 /// The most cores of a message.
 pub const MAX_CORES: usize = 1024;
 /// The most ports, and the most lanes, of one switch.
@@ -122,6 +124,17 @@ pub struct PacketMemory {
     pub len: u64,
 }
 
+/// A channel that a lane has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldChannel {
+    /// Index of the tenant.
+    pub tenant: u16,
+    /// The channel's number, as [`DaemonMessage::Channel`] gave it.
+    pub channel: u32,
+    /// Whether the P4 VM reads headers from the lane's packet memory.
+    pub zero_copy: bool,
+}
+
 /// A message from a library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LibraryMessage {
@@ -164,6 +177,8 @@ pub enum LibraryMessage {
         facing: QueueSide,
         /// The packets' memory, if a P4 VM may read it.
         packets: Option<PacketMemory>,
+        /// The channels that the lane has since a previous connection. At most [`MAX_HELD`].
+        held: Vec<HeldChannel>,
     },
     /// A queue is no longer mediated.
     LaneDown {
@@ -221,8 +236,8 @@ impl LibraryMessage {
     /// Returns the message without packet memory.
     pub(crate) fn without_packets(self) -> Self {
         match self {
-            Self::LaneUp { lane, port, queue, facing, .. } => {
-                Self::LaneUp { lane, port, queue, facing, packets: None }
+            Self::LaneUp { lane, port, queue, facing, held, .. } => {
+                Self::LaneUp { lane, port, queue, facing, packets: None, held }
             }
             other => other,
         }
@@ -387,6 +402,9 @@ pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<LibraryMessage,
         }
         // The message's length bounds it, as with a P4 VM's replies.
         LibraryMessage::Programs { .. } => {}
+        LibraryMessage::LaneUp { held, .. } if held.len() > MAX_HELD => {
+            return Err(MessageError::TooMuch("channels"));
+        }
         LibraryMessage::LaneUp { packets, .. } => packets.iter().try_for_each(|p| text(&p.tenant))?,
         LibraryMessage::Counts { .. }
         | LibraryMessage::Polling { .. }

@@ -12,8 +12,8 @@ mod judging;
 use crate::inline::LoadedEngine;
 use crate::lane::LaneControl;
 use crate::message::{
-    Count, LaneId, LibraryMessage, MAX_CORES, MAX_COUNTS, Notice, PacketMemory, PortId, PortInfo, QueueSide,
-    UnownedCounts, cut,
+    Count, HeldChannel, LaneId, LibraryMessage, MAX_CORES, MAX_COUNTS, MAX_HELD, Notice, PacketMemory,
+    PortId, PortInfo, QueueSide, UnownedCounts, cut,
 };
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
@@ -50,7 +50,12 @@ impl LaneEntry {
     fn up(&self, lane: LaneId) -> LibraryMessage {
         let memory = |p: &Packets| PacketMemory { tenant: cut(&p.tenant), len: p.addresses.len() as u64 };
         let &Self { port, queue, facing, .. } = self;
-        LibraryMessage::LaneUp { lane, port, queue, facing, packets: self.packets.as_ref().map(memory) }
+        // Indexes of tenants are below 65536, see `lane_due`.
+        let held = self.channels.iter().zip(0..).filter_map(|(c, tenant)| {
+            Some(HeldChannel { tenant, channel: c.number?, zero_copy: c.zero_copy })
+        });
+        let (held, packets) = (held.take(MAX_HELD).collect(), self.packets.as_ref().map(memory));
+        LibraryMessage::LaneUp { lane, port, queue, facing, packets, held }
     }
 }
 
@@ -65,10 +70,14 @@ pub struct Packets {
     pub addresses: Range<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Channel {
     /// The daemon's number of the attached channel.
     number: Option<u32>,
+    /// Whether the P4 VM reads headers from the lane's packet memory.
+    zero_copy: bool,
+    /// The mediator's end of the doorbell, which hangs up when the P4 VM ends.
+    doorbell: Option<Arc<OwnedFd>>,
     /// The mediator's count of faults at the last request for a reason.
     faults: u64,
 }
@@ -279,16 +288,10 @@ impl Registry {
         self.polling.clear();
     }
 
-    /// Detaches all channels: the daemon disconnected, and its P4 VMs ended.
+    /// Keeps all channels: the daemon disconnected, and its P4 VMs may go on. A mediator detaches the channel
+    /// of one that has ended.
     pub(crate) fn lost(&mut self) {
         self.outbox = None;
-        for entry in self.lanes.values_mut() {
-            for (tenant, channel) in entry.channels.iter_mut().enumerate() {
-                if channel.number.take().is_some() {
-                    entry.control.channel(tenant, None);
-                }
-            }
-        }
     }
 
     /// Takes the next message to send.
@@ -351,7 +354,9 @@ impl Registry {
         if zero_copy && packets.is_none() {
             return false;
         }
-        channel.number = number;
+        (channel.number, channel.zero_copy) = (number, zero_copy);
+        let doorbell = link.as_ref().and_then(|link| link.doorbell.fd().try_clone_to_owned().ok());
+        channel.doorbell = doorbell.map(Arc::new);
         let link = match (link, packets.filter(|_| zero_copy)) {
             (Some(P4VmChannel { requester, doorbell }), Some(packets)) => Some(P4VmChannel {
                 requester: requester.with_packet_memory(packets.addresses.clone()),
@@ -386,9 +391,9 @@ impl Registry {
         let mut reports = Vec::new();
         for (&lane, entry) in &mut self.lanes {
             for (tenant, fault) in entry.control.faults() {
-                let Some(number) = entry.channels.get_mut(tenant).and_then(|c| c.number.take()) else {
-                    continue;
-                };
+                let Some(channel) = entry.channels.get_mut(tenant) else { continue };
+                channel.doorbell = None;
+                let Some(number) = channel.number.take() else { continue };
                 let why = cut(&chain(&fault));
                 // `lane_due` numbers tenants below 65536.
                 reports.push(LibraryMessage::Fault { lane, tenant: tenant as u16, channel: number, why });

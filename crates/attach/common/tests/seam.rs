@@ -218,6 +218,7 @@ fn hostile_switches_lose_their_connection_only() {
             queue: 0,
             facing: QueueSide::Receive,
             packets: None,
+            held: vec![],
         })
         .unwrap()
     };

@@ -14,6 +14,7 @@ fn hello() -> Request {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
         key: false,
+        door: false,
         no_program: Verdict::Pass as u8,
         age_limit_ms: 1000,
         log_interval_ms: 100,

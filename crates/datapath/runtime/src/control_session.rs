@@ -1,5 +1,9 @@
 //! The control thread: receives the host's requests one by one; `request_handler` executes them.
+//!
+//! When the connection to the daemon ends, the worker goes on, and the control thread waits for the next
+//! daemon, which adopts the P4 VM with all it has.
 
+use crate::door::{self, Door};
 use crate::program::Verifier;
 use crate::request_handler::RequestHandler;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -8,12 +12,22 @@ use p4shield_control::{
     Envelope, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
 };
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// The state of the control thread.
 pub(crate) struct ControlSession {
     socket: Socket,
     report: SandboxReport,
     handler: RequestHandler<Verifier, WorkerHandle>,
+    door: Option<Door>,
+}
+
+/// How the service of a daemon ended.
+enum Ended {
+    /// As the daemon requested, or because the P4 VM cannot go on.
+    Stopped,
+    /// The daemon closed the connection.
+    Lost,
 }
 
 impl ControlSession {
@@ -23,7 +37,7 @@ impl ControlSession {
         verifier: Verifier,
         worker: WorkerHandle,
     ) -> Self {
-        Self { socket, report, handler: RequestHandler::new(verifier, worker) }
+        Self { socket, report, handler: RequestHandler::new(verifier, worker), door: None }
     }
 
     /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that
@@ -32,13 +46,14 @@ impl ControlSession {
         &mut self,
         start_worker: impl FnOnce(&Hello) -> bool,
     ) -> Result<bool, SocketError> {
-        let (id, hello, descriptors) = match self.receive()? {
+        let (id, hello, mut descriptors) = match self.receive()? {
             (Envelope { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
             (Envelope { id, .. }, _) => {
                 self.reply(id, Reply::Failed("the first message must be Hello".to_owned()))?;
                 return Ok(false);
             }
         };
+        self.door = if hello.door { descriptors.pop().map(Door::new) } else { None };
         let reply = match self.handler.handle_hello(&hello, descriptors) {
             Ok(()) if start_worker(&hello) => {
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
@@ -51,24 +66,84 @@ impl ControlSession {
         Ok(started)
     }
 
-    /// Serves until the host closes the connection or sends `Stop`, or until the verifier is lost: the host
-    /// then starts another P4 VM.
+    /// Serves one daemon after the other. Ends when a daemon sends `Stop` or none comes in time, or when the
+    /// verifier is lost: the daemon then starts another P4 VM.
     pub(crate) fn serve(&mut self) -> Result<(), SocketError> {
-        loop {
-            let (envelope, descriptors) = match self.receive() {
-                Err(SocketError::Closed) => break,
-                other => other?,
-            };
-            let stop = envelope.body == Request::Stop;
-            let reply = self.handler.handle(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
-            self.reply(envelope.id, reply)?;
-            if stop || self.handler.verifier.is_gone() {
+        while matches!(self.serve_daemon()?, Ended::Lost) {
+            if !self.await_daemon() {
                 break;
             }
         }
         // The worker publishes its last log records.
         let _ = self.handler.worker.send(WorkerCommand::Stop);
         Ok(())
+    }
+
+    fn serve_daemon(&mut self) -> Result<Ended, SocketError> {
+        loop {
+            let (envelope, descriptors) = match self.receive() {
+                Err(SocketError::Closed) => return Ok(Ended::Lost),
+                other => other?,
+            };
+            let stop = envelope.body == Request::Stop;
+            let reply = self.execute(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
+            match self.reply(envelope.id, reply) {
+                Err(SocketError::Closed) if !stop => return Ok(Ended::Lost),
+                Err(SocketError::Closed) | Ok(()) => {}
+                Err(e) => return Err(e),
+            }
+            if stop || self.handler.verifier.is_gone() {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    fn execute(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, String> {
+        match request {
+            Request::Adopt { .. } => Err("this P4 VM has a daemon".to_owned()),
+            Request::SetPatience { ms } => {
+                let patience = Duration::from_millis(ms.into());
+                self.door.iter_mut().for_each(|door| door.patience = patience);
+                Ok(Reply::Done)
+            }
+            other => self.handler.handle(other, descriptors),
+        }
+    }
+
+    /// Waits for the next daemon. Returns false if none adopts the P4 VM in time.
+    fn await_daemon(&mut self) -> bool {
+        let Some(end) = self.door.as_ref().map(|door| Instant::now() + door.patience) else { return false };
+        // The daemon that is gone cannot commit them.
+        self.handler.discard_staged();
+        while let Some(socket) = self.door.as_ref().and_then(|door| door.accept(end)) {
+            self.socket = socket;
+            match self.handle_adopt() {
+                Ok(true) => return true,
+                Ok(false) => {}
+                // To a log that may be gone; the next connection may be better.
+                Err(error) => door::report(&error),
+            }
+        }
+        false
+    }
+
+    /// Answers a daemon's first message, which must be `Adopt`. Returns whether it has adopted the P4 VM.
+    fn handle_adopt(&mut self) -> Result<bool, SocketError> {
+        self.socket.wait(Some(door::GREETING))?;
+        let (Envelope { id, body }, descriptors) = self.receive()?;
+        let reply = match body {
+            Request::Adopt { version: PROTOCOL_VERSION } => {
+                descriptors.iter().for_each(door::write_errors_to);
+                Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
+            }
+            Request::Adopt { version } => Reply::Failed(format!(
+                "this P4 VM speaks version {PROTOCOL_VERSION} of the control protocol, the daemon {version}"
+            )),
+            _ => Reply::Failed("the first message must be Adopt".to_owned()),
+        };
+        let adopted = matches!(reply, Reply::Hello { .. });
+        self.reply(id, reply)?;
+        Ok(adopted)
     }
 
     /// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not

@@ -235,6 +235,7 @@ mod tests {
             version: PROTOCOL_VERSION,
             tenant: "alice".into(),
             key: false,
+            door: false,
             no_program: no_program as u8,
             age_limit_ms: 1000,
             log_interval_ms: 100,

@@ -19,6 +19,7 @@
 //! A packet's way continues in [`worker`].
 
 mod control_session;
+mod door;
 mod error_text;
 pub mod inline;
 pub mod p4vm;

@@ -79,12 +79,15 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, Failure> {
         match request {
             Request::Hello(_) => Err("Hello was received already".to_owned()),
+            Request::Adopt { .. } | Request::SetPatience { .. } => {
+                Err("what runs these programs outlives no daemon".to_owned())
+            }
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
             Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
             Request::StageProgram { slot, name, objects } => self.stage(slot, &name, &objects, descriptors),
             Request::Commit => self.commit(),
             Request::Discard => {
-                self.staged.clear();
+                self.discard_staged();
                 Ok(Reply::Done)
             }
             Request::RemoveVm { vm } => {
@@ -123,6 +126,11 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::Status => self.send(WorkerCommand::Status),
             Request::Stop => Ok(Reply::Done),
         }
+    }
+
+    /// Forgets the programs that were staged.
+    pub(crate) fn discard_staged(&mut self) {
+        self.staged.clear();
     }
 
     /// Sends the worker a command. What the worker returns is freed here and not in the worker.

@@ -237,6 +237,12 @@ impl Checker<'_> {
             switch_gids: d.switch_gids.clone(),
             ovsdb: d.ovsdb.as_ref().map(|p| self.path(p)),
             state: d.state.as_ref().map(|p| self.path(p)),
+            adoption_time: self.duration(
+                "adoption_time",
+                d.adoption_time.as_ref(),
+                Duration::from_secs(60),
+                Duration::from_secs(86_400),
+            ),
         }
     }
 

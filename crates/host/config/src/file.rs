@@ -43,6 +43,7 @@ pub(super) struct Daemon {
     pub(super) switch_gids: Vec<u32>,
     pub(super) ovsdb: Option<PathBuf>,
     pub(super) state: Option<PathBuf>,
+    pub(super) adoption_time: Option<Spanned<Quantity>>,
 }
 
 #[derive(Debug, Deserialize)]

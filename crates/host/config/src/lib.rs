@@ -164,6 +164,8 @@ pub struct Daemon {
     pub ovsdb: Option<PathBuf>,
     /// The folder for state that outlives the daemon; `None`: the service manager's, if there is one.
     pub state: Option<PathBuf>,
+    /// How long P4 VMs go on without a daemon.
+    pub adoption_time: Duration,
 }
 
 /// A tenant.
@@ -277,6 +279,12 @@ impl Config {
     #[must_use]
     pub fn problem_with(&self, path: &Path, message: String) -> Problem {
         self.source.problem(path, message)
+    }
+
+    /// Returns the text of the file.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.source.text()
     }
 
     /// Returns the tenant with this name, and its index.

@@ -90,6 +90,26 @@ impl Config {
         self.tenants.iter().enumerate().filter(|(_, t)| !t.is_vacant())
     }
 
+    /// Returns the names of all tenants and their VMs, by number; vacant numbers have empty ones.
+    #[must_use]
+    pub fn names(&self) -> Vec<(String, Vec<String>)> {
+        let vms = |t: &Tenant| t.vms.iter().map(|vm| vm.name.clone()).collect();
+        self.tenants.iter().map(|t| (t.name.clone(), vms(t))).collect()
+    }
+
+    /// Gives tenants and VMs the numbers that they have in [`Self::names`] of another configuration.
+    #[must_use]
+    pub fn numbered_by(self, names: &[(String, Vec<String>)]) -> Self {
+        let vm = |name: &String| Vm { name: name.clone(), ..Vm::vacant() };
+        let tenant = |(name, vms): &(String, Vec<String>)| Tenant {
+            name: name.clone(),
+            vms: vms.iter().map(vm).collect(),
+            ..Tenant::vacant()
+        };
+        let before = Self { tenants: names.iter().map(tenant).collect(), ..self.clone() };
+        self.numbered_like(&before)
+    }
+
     /// Gives tenants and VMs that `before` has, by name, the same numbers, and changes no other.
     #[must_use]
     pub fn numbered_like(mut self, before: &Self) -> Self {
@@ -170,12 +190,6 @@ mod tests {
         Config::parse(Path::new("x.toml"), &text).unwrap()
     }
 
-    /// Returns the names by number; vacant numbers are empty.
-    fn names(config: &Config) -> Vec<(String, Vec<String>)> {
-        let vms = |t: &Tenant| t.vms.iter().map(|v| v.name.clone()).collect();
-        config.tenants.iter().map(|t| (t.name.clone(), vms(t))).collect()
-    }
-
     fn expected(tenants: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
         let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         tenants.iter().map(|(t, vms)| ((*t).to_owned(), own(vms))).collect()
@@ -187,10 +201,10 @@ mod tests {
         let second = config(&[("d", &["x"]), ("c", &["y"]), ("a", &["y", "z", "x"])]).numbered_like(&first);
         let want: &[(&str, &[&str])] =
             &[("a", &["x", "y", "z"]), ("", &[]), ("c", &["", "y"]), ("d", &["x"])];
-        assert_eq!(names(&second), expected(want));
+        assert_eq!(second.names(), expected(want));
         let third = config(&[("e", &["x"]), ("c", &["z", "y"]), ("a", &["z"])]).numbered_like(&second);
         let want: &[(&str, &[&str])] = &[("a", &["", "", "z"]), ("e", &["x"]), ("c", &["z", "y"]), ("", &[])];
-        assert_eq!(names(&third), expected(want));
+        assert_eq!(third.names(), expected(want));
         assert!(third.tenant("").is_none(), "a vacant number has no name to be found by");
     }
 
@@ -203,6 +217,14 @@ mod tests {
             let tenant = &second.tenants[usize::from(vm.tenant)];
             assert_eq!(port.name, format!("{}-{}", tenant.name, tenant.vms[usize::from(vm.vm)].name));
         }
+    }
+
+    #[test]
+    fn names_alone_restore_the_numbers_of_a_file() {
+        let first = config(&[("a", &["x", "y"]), ("b", &["x"]), ("c", &["x"])]);
+        let tenants: &[(&str, &[&str])] = &[("d", &["x"]), ("c", &["y"]), ("a", &["y", "z", "x"])];
+        let second = config(tenants).numbered_like(&first);
+        assert_eq!(config(tenants).numbered_by(&second.names()), second);
     }
 
     #[test]

@@ -156,6 +156,8 @@ const DAEMON: &[Key] = &[
                                  runs"), PATH, ALL,
         "The folder for state that outlives the daemon: the lower bounds of log epochs, which keep epochs \
          increasing when the clock is set back, and the programs that commands loaded."),
+    key("adoption_time", "duration", Value("\"60s\""), Text("above 0, up to `86400s`"), ALL,
+        "How long P4 VMs go on judging after their daemon was killed, so that the next one adopts them."),
 ];
 
 #[rustfmt::skip]

@@ -26,6 +26,10 @@ impl Source {
         Self { text: text.to_owned(), places: HashMap::new() }
     }
 
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(super) fn insert(&mut self, path: &Path, place: &Problem) {
         self.places.entry(path.to_owned()).or_insert((place.line, place.column));
     }

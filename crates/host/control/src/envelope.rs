@@ -72,6 +72,7 @@ mod tests {
                 version: PROTOCOL_VERSION,
                 tenant: "red".into(),
                 key: true,
+                door: false,
                 no_program: 0,
                 age_limit_ms: 1000,
                 log_interval_ms: 100,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
@@ -27,6 +27,8 @@ pub struct Hello {
     pub tenant: String,
     /// Whether the tenant's key comes with this message.
     pub key: bool,
+    /// Whether a listening socket comes with this message, where the next daemon adopts the P4 VM.
+    pub door: bool,
     /// What happens to packets of a direction that has no program, as [`Verdict`]'s number.
     pub no_program: u8,
     /// Age from which a snapshot is stale, milliseconds.
@@ -66,8 +68,19 @@ impl From<WireGeometry> for Geometry {
 /// What the host asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Descriptor: the key file, if `key`.
+    /// First message. Descriptors: the key file, if `key`; the listening socket, if `door`.
     Hello(Hello),
+    /// First message of the next daemon, on a connection to the listening socket of `Hello`, which the P4 VM
+    /// accepts once it has lost its daemon. Descriptor: the P4 VM's standard error from now on.
+    Adopt {
+        /// [`PROTOCOL_VERSION`] of the daemon.
+        version: u32,
+    },
+    /// How long the P4 VM goes on without a daemon, milliseconds.
+    SetPatience {
+        /// The time; zero: it ends with its daemon.
+        ms: u32,
+    },
     /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`.
     SetVm {
         /// Index within the tenant.
@@ -185,12 +198,13 @@ impl Request {
     #[must_use]
     pub const fn descriptors(&self) -> usize {
         match self {
-            Self::Hello(h) => h.key as usize,
+            Self::Hello(h) => h.key as usize + h.door as usize,
             Self::SetVm { info, log, .. } => *info as usize + *log as usize,
-            Self::LoadProgram { .. } | Self::StageProgram { .. } => 1,
+            Self::Adopt { .. } | Self::LoadProgram { .. } | Self::StageProgram { .. } => 1,
             Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
             Self::Commit
             | Self::Discard
+            | Self::SetPatience { .. }
             | Self::RemoveVm { .. }
             | Self::RaiseEpoch { .. }
             | Self::ExpectProgram { .. }
@@ -209,7 +223,7 @@ impl Request {
 /// What a P4 VM answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// To `Hello`.
+    /// To `Hello` and `Adopt`.
     Hello {
         /// [`PROTOCOL_VERSION`] of the P4 VM.
         version: u32,

@@ -4,11 +4,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with, socketpair,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The most bytes of a message.
@@ -87,6 +89,19 @@ impl Socket {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|source| SocketError::Kernel { what: "create a socket for", source })?;
         Ok((Self::new(a), Self::new(b)))
+    }
+
+    /// Connects to a listening socket. Never waits: one whose queue is full is an error.
+    ///
+    /// # Errors
+    /// No process listens there.
+    pub fn connect(path: &Path) -> Result<Self, SocketError> {
+        let failed = |source| SocketError::Kernel { what: "connect for", source };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        connect(&fd, &address).map_err(failed)?;
+        Ok(Self::new(fd))
     }
 
     /// The descriptor.

@@ -92,6 +92,11 @@ pub enum Command {
     },
     /// Shows the state of a VM's programs.
     Inspect(Inspection),
+    /// Executes another release of the daemon, which adopts the P4 VMs.
+    Upgrade {
+        /// Absolute path of the binary; `None`: the daemon's own, which was replaced.
+        binary: Option<PathBuf>,
+    },
 }
 
 /// An answer.
@@ -115,6 +120,11 @@ pub enum Answer {
     Program(Box<ProgramView>),
     /// The answer to `reload`.
     Reloaded(ReloadReport),
+    /// The answer to `upgrade`: the daemon executes this binary next.
+    Upgrading {
+        /// Its path.
+        binary: PathBuf,
+    },
     /// Failure, with the reason.
     Failed(String),
 }
@@ -371,6 +381,9 @@ fn answer(line: &[u8], state: &Arc<DaemonState>, uid: u32) -> Answer {
         }
         Ok(Command::Inspect(inspection)) => {
             state.inspect(&inspection).map_or_else(Answer::Failed, |view| Answer::Program(Box::new(view)))
+        }
+        Ok(Command::Upgrade { binary }) => {
+            state.upgrade(binary).map_or_else(Answer::Failed, |binary| Answer::Upgrading { binary })
         }
         Err(e) => Answer::Failed(format!("invalid request: {e}")),
     }

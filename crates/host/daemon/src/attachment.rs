@@ -129,6 +129,12 @@ pub trait Attachment: Send + Sync {
     /// The attachment has ended. A lane that is gone meanwhile is no error.
     fn attach_channel(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String>;
 
+    /// Keeps the channel to a tenant's P4 VM that a lane has from the daemon before, if `serves` says of its
+    /// number that the P4 VM serves it. Returns the number; `None`: the lane needs another channel.
+    fn keep_channel(&self, _lane: LaneKey, _tenant: usize, _serves: &dyn Fn(u32) -> bool) -> Option<u32> {
+        None
+    }
+
     /// Removes all channels to a tenant's P4 VM and clears their faults. A tenant of a change that was undone
     /// has none.
     fn detach_channels(&self, tenant: usize);

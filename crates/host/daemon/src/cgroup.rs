@@ -27,6 +27,9 @@ pub(crate) struct NoCgroup {
     reason: String,
 }
 
+/// The daemon's own leaf.
+const LEAF: &str = "daemon";
+
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 impl Cgroup {
@@ -44,7 +47,7 @@ impl Cgroup {
         if own.is_empty() {
             return Err(no_cgroup("the daemon is in the root cgroup"));
         }
-        Self::divide(&mount.join(own), std::process::id())
+        Self::divide(undivided(&mount.join(own)), std::process::id())
     }
 
     /// Moves `pid` into a leaf of `root` and enables the controllers for its leaves.
@@ -55,7 +58,7 @@ impl Cgroup {
             return Err(no_cgroup(format!("controller {missing} is not available in {}", root.display())));
         }
         let make = || -> io::Result<()> {
-            let leaf = root.join("daemon");
+            let leaf = root.join(LEAF);
             fs::create_dir_all(&leaf)?;
             fs::write(leaf.join("cgroup.procs"), pid.to_string())?;
             fs::write(root.join("cgroup.subtree_control"), CONTROLLERS.map(|c| format!("+{c}")).join(" "))
@@ -95,6 +98,16 @@ impl Drop for Group {
         // The group may be busy for a moment after a kill; the next start then uses it again.
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// Returns the cgroup that a daemon started in, if `own` is the leaf into which an earlier release of this
+/// process moved itself.
+fn undivided(own: &Path) -> &Path {
+    let divided = |root: &&Path| {
+        let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
+        CONTROLLERS.iter().all(|c| enabled.split_whitespace().any(|e| e == *c))
+    };
+    own.parent().filter(|_| own.ends_with(LEAF)).filter(divided).unwrap_or(own)
 }
 
 /// Returns where cgroup v2 is mounted, according to `/proc/self/mountinfo`.
@@ -137,6 +150,12 @@ mod tests {
         assert_eq!((read("cpu.max"), read("memory.max")), ("50000 100000".into(), "1073741824".into()));
         assert_eq!(read("cgroup.procs"), "7");
         drop(group);
+        // The kernel shows what is enabled without the sign.
+        fs::write(folder.join("cgroup.subtree_control"), "cpuset cpu memory pids").unwrap();
+        assert_eq!(undivided(&folder.join("daemon")), folder, "the process was upgraded");
+        assert_eq!(undivided(&folder.join("p4vm-daemon")), folder.join("p4vm-daemon"));
+        fs::write(folder.join("cgroup.subtree_control"), "cpu").unwrap();
+        assert_eq!(undivided(&folder.join("daemon")), folder.join("daemon"), "the leaf is the delegated one");
         fs::write(folder.join("cgroup.controllers"), "cpu").unwrap();
         let error = Cgroup::divide(&folder, 42).unwrap_err().to_string();
         assert!(error.contains("memory is not available") && error.contains("Delegate=yes"), "{error}");

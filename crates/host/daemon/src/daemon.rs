@@ -1,6 +1,7 @@
 //! The daemon: starts the attachment and the supervisors that the configuration asks for, and stops them
 //! again.
 
+use crate::adoption::AdoptionFolder;
 use crate::api;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
@@ -13,6 +14,7 @@ use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
 use crate::switches::SwitchAttachment;
+use crate::upgrade::UPGRADE_SIGNAL;
 use crate::watch::{WatchedProblems, Watcher};
 use crate::wire::WireAttachment;
 use p4shield_channel::Doorbell;
@@ -20,6 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// First user ID for P4 VMs, far from the ranges that distributions and container engines assign.
 const FIRST_UID: u32 = 0x7000_0000;
@@ -31,31 +34,43 @@ pub struct Daemon {
     _api: api::Server,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT. SIGHUP applies changes of the configuration.
+/// Runs the daemon until SIGTERM or SIGINT. SIGHUP applies changes of the configuration. Adopts the P4 VMs of
+/// a daemon that was killed or upgraded; see [`crate::adoption`].
 /// P4 VMs are started as `BINARY p4vm ...` with this process's own binary.
 ///
 /// # Errors
 /// The daemon cannot start; see [`DaemonError`].
 pub fn run(path: &Path) -> Result<(), DaemonError> {
     // Handlers come first, so that a signal during the start stops everything in order.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(DaemonError::Signals)?;
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP, UPGRADE_SIGNAL]).map_err(DaemonError::Signals)?;
     let config = Config::load(path)?;
-    let attachment: Arc<dyn Attachment> = match config.attachment {
-        config::Attachment::Wire => Arc::new(WireAttachment::start(&config)?),
-        config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(SwitchAttachment::start(&config)?),
+    let adoption = AdoptionFolder::beside(&config.daemon.socket);
+    let before = adoption.running(&config).filter(|b| b.changes_for_a_restart(&config).is_empty());
+    let is_changed = before.as_ref().is_some_and(|before| before.text() != config.text());
+    let start = before.clone().unwrap_or(config);
+    let attachment: Arc<dyn Attachment> = match start.attachment {
+        config::Attachment::Wire => Arc::new(WireAttachment::start(&start)?),
+        config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(SwitchAttachment::start(&start)?),
     };
-    let daemon = Daemon::start(config, attachment, Path::new("/proc/self/exe"))?;
+    if before.is_none() {
+        adoption.end_all();
+    }
+    let daemon = Daemon::start(start, attachment, Path::new("/proc/self/exe"))?;
+    if is_changed {
+        daemon.reload_and_log();
+    }
     notify::send("READY=1");
     for signal in signals.forever() {
-        if signal != SIGHUP {
-            break;
+        match signal {
+            SIGHUP => {
+                notify::send("RELOADING=1");
+                daemon.reload_and_log();
+                notify::send("READY=1");
+            }
+            UPGRADE_SIGNAL => daemon.state.execute_successor(),
+            _ => break,
         }
-        notify::send("RELOADING=1");
-        match daemon.reload() {
-            Ok(report) => report.to_string().lines().for_each(|line| tracing::info!("reload: {line}")),
-            Err(error) => error.lines().for_each(|line| tracing::error!("reload refused: {line}")),
-        }
-        notify::send("READY=1");
     }
     notify::send("STOPPING=1");
     drop(daemon);
@@ -83,7 +98,13 @@ impl Daemon {
             Err(e) => (None, e.to_string()),
         };
         let state = config.daemon.state.clone().or_else(service_state_folder);
+        let adoption = Arc::new(AdoptionFolder::beside(&config.daemon.socket));
+        let kept = adoption.create().and_then(|()| adoption.save_running(&config));
+        if let Err(error) = kept {
+            tracing::warn!(%error, "no other daemon could adopt the P4 VMs");
+        }
         let starter = Starter {
+            adoption,
             binary: binary.to_owned(),
             first_uid: config.daemon.first_uid.unwrap_or_else(first_uid),
             cgroup,
@@ -116,6 +137,9 @@ impl Daemon {
             http: Mutex::new(None),
             reloading: Mutex::new(()),
             watched: Arc::clone(&watched),
+            started_ms: now_ms(),
+            path: std::env::current_exe().ok(),
+            successor: Mutex::new(None),
         });
         state.set_running(running);
         let looked_at = Arc::clone(&state);
@@ -140,6 +164,13 @@ impl Daemon {
     pub fn reload(&self) -> Result<ReloadReport, String> {
         self.state.reload(false)
     }
+
+    fn reload_and_log(&self) {
+        match self.reload() {
+            Ok(report) => report.to_string().lines().for_each(|line| tracing::info!("reload: {line}")),
+            Err(error) => error.lines().for_each(|line| tracing::error!("reload refused: {line}")),
+        }
+    }
 }
 
 impl Drop for Daemon {
@@ -147,8 +178,17 @@ impl Drop for Daemon {
         // Its thread must not be the last to hold the state.
         drop(self.state.http().take());
         // All stop at once, so that the slowest determines the time.
-        self.state.running().supervisors.iter().flatten().for_each(|supervisor| supervisor.request_stop());
+        let supervisors = self.state.running().supervisors;
+        supervisors.iter().flatten().for_each(|supervisor| supervisor.request_stop());
+        supervisors.iter().flatten().for_each(|supervisor| supervisor.stop());
+        self.state.starter.adoption.remove();
     }
+}
+
+/// Returns the time in milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns [`FIRST_UID`] if a range of users from there exists in this user namespace, else [`FALLBACK_UID`].

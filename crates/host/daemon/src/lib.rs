@@ -14,6 +14,7 @@
 //! | start, watching and restart of P4 VMs | `supervisor` |
 //! | what `p4shield run --check` reports | `preflight` |
 //! | applying a changed configuration (SIGHUP, `p4shield reload`) | `reload`, `supervisor::change` |
+//! | P4 VMs that outlive their daemon; upgrades | `adoption`, `supervisor::adopt`, `upgrade` |
 //! | programs that commands loaded | `programs` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
@@ -29,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adoption;
 pub mod api;
 mod attachment;
 mod cgroup;
@@ -54,6 +56,7 @@ mod supervisor;
 mod switches;
 mod text;
 mod totals;
+mod upgrade;
 mod watch;
 mod wire;
 

@@ -132,7 +132,7 @@ impl Reload<'_> {
     fn change(&self, number: usize) -> TenantChange {
         let tenant = self.config.tenants[number].clone();
         let command = self.state.starter.command(&self.config, number, &tenant);
-        TenantChange { tenant, command }
+        TenantChange { tenant, command, adoption_time: self.config.daemon.adoption_time }
     }
 
     /// Starts the supervisor of a new tenant.
@@ -248,6 +248,9 @@ impl Reload<'_> {
             supervisors[*number] = Some(Arc::clone(supervisor));
         }
         state.set_running(Running { config: Arc::clone(&config), supervisors });
+        if let Err(error) = state.starter.adoption.save_running(&config) {
+            tracing::warn!(%error, "no other daemon could adopt the P4 VMs");
+        }
         started.iter().for_each(|(_, supervisor)| supervisor.connect());
         in_parallel(&ready, Supervisor::finish);
         let is_gone = |(number, _): &(usize, _)| config.tenants.get(*number).is_none_or(|t| t.is_vacant());

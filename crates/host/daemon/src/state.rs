@@ -2,6 +2,7 @@
 //!
 //! [`crate::reload`] builds on this to apply a changed configuration; [`crate::collect_status`] reads it.
 
+use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::{self, Config, Placement};
@@ -48,6 +49,8 @@ pub(crate) struct Starter {
     pub(crate) state: Option<PathBuf>,
     /// Programs that commands loaded.
     pub(crate) programs: Arc<ProgramStore>,
+    /// What the next daemon needs to adopt the P4 VMs.
+    pub(crate) adoption: Arc<AdoptionFolder>,
 }
 
 impl Starter {
@@ -85,6 +88,8 @@ impl Starter {
             state: self.state.clone(),
             programs: Arc::clone(&self.programs),
             connected,
+            adoption: Arc::clone(&self.adoption),
+            adoption_time: config.daemon.adoption_time,
         })
     }
 }
@@ -104,6 +109,12 @@ pub(crate) struct DaemonState {
     pub(crate) reloading: Mutex<()>,
     /// The problems that were seen before, for their beginnings and for the log.
     pub(crate) watched: Arc<WatchedProblems>,
+    /// When the daemon started, in milliseconds since 1970.
+    pub(crate) started_ms: u64,
+    /// The path of the daemon's binary at its start.
+    pub(crate) path: Option<PathBuf>,
+    /// The binary that an upgrade executes.
+    pub(crate) successor: Mutex<Option<PathBuf>>,
 }
 
 impl DaemonState {

@@ -13,6 +13,9 @@ pub struct Status {
     pub config: String,
     /// Process ID of the daemon.
     pub pid: u32,
+    /// When the daemon started, in milliseconds since 1970. An upgrade keeps the process ID.
+    #[serde(default)]
+    pub started_ms: u64,
     /// Whether P4 VMs have cgroups, or why not.
     pub cgroup: String,
     /// How packets reach P4 Shield: `wire`, `dpdk` or `xsk`.
@@ -78,6 +81,9 @@ pub struct TenantStatus {
     pub pid: Option<i32>,
     /// User that its P4 VM runs as.
     pub uid: Option<u32>,
+    /// Whether its P4 VM was adopted from the daemon before.
+    #[serde(default)]
+    pub adopted: bool,
     /// How often its P4 VM was started again.
     pub restarts: u64,
     /// The last error.

@@ -7,6 +7,9 @@ fn reports() -> Vec<LibraryMessage> {
     let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
     let tally = DirectionCounts { packets_in: u64::MAX, dropped: [3; 9], ..DirectionCounts::default() };
     let count = Count::new((1, 2, 1), tally);
+    let held = HeldChannel { tenant: 1, channel: 9, zero_copy: true };
+    let lane_up =
+        |facing, packets, held| LibraryMessage::LaneUp { lane, port, queue: 3, facing, packets, held };
     let packets = Some(PacketMemory { tenant: "alice".into(), len: 1 << 24 });
     vec![
         LibraryMessage::Hello {
@@ -18,8 +21,8 @@ fn reports() -> Vec<LibraryMessage> {
         },
         LibraryMessage::PortUp { port, info },
         LibraryMessage::PortDown { port },
-        LibraryMessage::LaneUp { lane, port, queue: 3, facing: QueueSide::Transmit, packets: None },
-        LibraryMessage::LaneUp { lane, port, queue: 3, facing: QueueSide::Receive, packets },
+        lane_up(QueueSide::Transmit, None, vec![]),
+        lane_up(QueueSide::Receive, packets, vec![held]),
         LibraryMessage::LaneDown { lane },
         LibraryMessage::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
         LibraryMessage::Counts {

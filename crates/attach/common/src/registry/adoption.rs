@@ -1,10 +1,12 @@
-//! Adoption of another setup while packets flow.
+//! Adoption of another setup while packets flow, and what remains while there is no daemon.
 
 use super::{Channel, LaneEntry, Registry};
+use crate::message::LaneId;
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::Role;
 use p4shield_mediator::VmRef;
+use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
 impl Registry {
@@ -47,10 +49,43 @@ impl Registry {
     }
 }
 
+/// The doorbell of a channel.
+pub(crate) struct HeldDoorbell {
+    lane: LaneId,
+    tenant: usize,
+    pub(crate) end: Arc<OwnedFd>,
+}
+
+/// Channels while there is no daemon that would detach them.
+impl Registry {
+    /// Returns the doorbells of all channels.
+    pub(crate) fn doorbells(&self) -> Vec<HeldDoorbell> {
+        let of_lane = |(lane, entry): (&LaneId, &LaneEntry)| {
+            let lane = *lane;
+            let bell = |(tenant, channel): (usize, &Channel)| {
+                let end = channel.doorbell.clone().filter(|_| channel.number.is_some());
+                end.map(|end| HeldDoorbell { lane, tenant, end })
+            };
+            entry.channels.iter().enumerate().filter_map(bell).collect::<Vec<_>>()
+        };
+        self.lanes.iter().flat_map(of_lane).collect()
+    }
+
+    /// Detaches the channel of a P4 VM that has ended. Another channel since stays.
+    pub(crate) fn detach_ended(&mut self, doorbell: &HeldDoorbell) {
+        let Some(entry) = self.lanes.get_mut(&doorbell.lane) else { return };
+        let Some(channel) = entry.channels.get_mut(doorbell.tenant) else { return };
+        if channel.doorbell.as_ref().is_some_and(|end| Arc::ptr_eq(end, &doorbell.end)) {
+            *channel = Channel { faults: channel.faults, ..Channel::default() };
+            entry.control.channel(doorbell.tenant, None);
+        }
+    }
+}
+
 impl LaneEntry {
     /// Keeps the entries of these tenants' channels; the others have none.
     fn keep_channels(&mut self, tenants: usize, is_kept: impl Fn(u16) -> bool) {
-        self.channels.resize(tenants, Channel::default());
+        self.channels.resize_with(tenants, Channel::default);
         for (channel, tenant) in self.channels.iter_mut().zip(0..) {
             if !is_kept(tenant) {
                 *channel = Channel::default();

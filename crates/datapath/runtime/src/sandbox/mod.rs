@@ -89,7 +89,7 @@ fn waive(
 ///
 /// A process cannot change its own PID namespace. The function therefore returns in a *new* process, the
 /// first of its PID namespace, whose parent is the caller's parent; the calling process exits with status 0.
-/// The kernel kills the new process when the thread that started the caller ends.
+/// The new process outlives the caller's parent: a P4 VM may go on without its daemon.
 ///
 /// # Errors
 /// The first layer that failed, with a remedy. The process must not continue then.

@@ -66,8 +66,11 @@ const COMMON: &[i64] = &[
     libc::SYS_poll,
 ];
 
-/// Receiving messages with descriptors, and reading the files behind them.
+/// Receiving messages with descriptors, and reading the files behind them; accepting the next daemon, with
+/// another standard error.
 const CONTROL: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_dup3,
     libc::SYS_fstat,
     libc::SYS_pread64,
     libc::SYS_recvmsg,
@@ -111,6 +114,9 @@ const WORKER_ARGUMENTS: &[ArgumentLimit] = &[
 
 /// Arguments of the control thread's system calls, beside the common ones.
 const CONTROL_ARGUMENTS: &[ArgumentLimit] = &[
+    // The door is the only listening socket; its peer's address is of no interest.
+    ArgumentLimit::bits(libc::SYS_accept4, 1, u64::MAX, &[0]),
+    ArgumentLimit::int(libc::SYS_dup3, 1, &[libc::STDERR_FILENO as u64]),
     ArgumentLimit::int(
         libc::SYS_fcntl,
         1,

@@ -52,6 +52,7 @@ pub(crate) fn hello() -> Hello {
         version: PROTOCOL_VERSION,
         tenant: "red".into(),
         key: true,
+        door: false,
         no_program: Verdict::Drop as u8,
         age_limit_ms: 60_000,
         log_interval_ms: 20,

@@ -130,10 +130,10 @@ impl SupervisorThread {
     pub(super) fn commit(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         let Plan { change, programs, restart, pages, staged, unloaded } = plan;
-        let TenantChange { tenant, command } = change;
+        let TenantChange { tenant, command, adoption_time } = change;
         self.take_programs(&tenant, programs, &staged);
         let old = std::mem::replace(&mut self.config.tenant, tenant);
-        self.config.command = command;
+        (self.config.command, self.config.adoption_time) = (command, adoption_time);
         self.limit_group();
         self.leaving = gone(&old, &self.config.tenant);
         if self.process.is_none() || restart {
@@ -196,10 +196,10 @@ impl SupervisorThread {
                 let slot = ProgramSlot::new(v as u16, d);
                 let program = &mut old[d as usize];
                 if let Some((_, digest)) = staged.iter().find(|(s, _)| *s == slot) {
-                    *program = VerifiedProgram { objects, digest: *digest };
+                    *program = VerifiedProgram::new(objects, *digest);
                     report.refusals[v][d as usize] = None;
                 } else if program.objects != objects {
-                    *program = VerifiedProgram { objects, digest: None };
+                    *program = VerifiedProgram::new(objects, None);
                     report.refusals[v][d as usize] = None;
                 }
             }

@@ -5,12 +5,15 @@ use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
 use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
-use p4shield_control::{ClientError, Request};
-use std::collections::BTreeMap;
+use p4shield_control::{ClientError, Request, Status};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// The channels of the running P4 VM.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Channels {
     /// By lane: the channel's number; none if the P4 VM refused the channel.
     lanes: BTreeMap<LaneKey, Option<u32>>,
@@ -19,12 +22,48 @@ pub(super) struct Channels {
     newest: u32,
     /// Why the P4 VM last refused a channel.
     refusal: String,
+    /// Channels that an adopted P4 VM serves and whose lanes have not connected yet.
+    unclaimed: BTreeSet<u32>,
+    /// When the P4 VM was adopted.
+    adopted: Option<Instant>,
+}
+
+/// Time within which the switches of an adopted P4 VM connect.
+const CLAIM_TIME: Duration = Duration::from_secs(10);
+
+impl Default for Channels {
+    fn default() -> Self {
+        // Other daemons used other numbers: a lane may still have a channel that one of them made.
+        let newest = RandomState::new().build_hasher().finish() as u32;
+        let (lanes, unclaimed) = (BTreeMap::new(), BTreeSet::new());
+        Self { lanes, newest, refusal: String::new(), unclaimed, adopted: None }
+    }
 }
 
 impl Channels {
     /// Forgets all channels: a new P4 VM has none.
     pub(super) fn clear(&mut self) {
         self.lanes.clear();
+        self.unclaimed.clear();
+    }
+
+    /// Takes over the channels that an adopted P4 VM serves.
+    pub(super) fn adopt(&mut self, status: &Status) {
+        self.clear();
+        let served = status.channels.iter().filter(|c| c.fault.is_none()).map(|c| c.channel);
+        self.unclaimed = served.collect();
+        self.adopted = Some(Instant::now());
+    }
+
+    /// Detaches the channels whose lanes have not connected in time.
+    fn detach_unclaimed(&mut self, process: &mut Process) -> Result<(), ClientError> {
+        if self.adopted.is_some_and(|since| since.elapsed() > CLAIM_TIME) {
+            self.adopted = None;
+            for channel in std::mem::take(&mut self.unclaimed) {
+                detach(process, channel)?;
+            }
+        }
+        Ok(())
     }
 
     /// Detaches all channels at the P4 VM. The mediators keep their ends until they get others, so that no
@@ -49,6 +88,7 @@ impl Channels {
         config: &SupervisorConfig,
         process: &mut Process,
     ) -> Result<Option<String>, ClientError> {
+        self.detach_unclaimed(process)?;
         let lanes = if config.connected { config.attachment.lanes() } else { Vec::new() };
         let gone: Vec<_> = self.lanes.keys().copied().filter(|l| !lanes.contains(l)).collect();
         for lane in &gone {
@@ -62,6 +102,12 @@ impl Channels {
         }
         for lane in lanes {
             if self.lanes.contains_key(&lane) {
+                continue;
+            }
+            let served = |channel| self.unclaimed.contains(&channel);
+            if let Some(channel) = config.attachment.keep_channel(lane, config.index, &served) {
+                self.unclaimed.remove(&channel);
+                self.lanes.insert(lane, Some(channel));
                 continue;
             }
             match self.connect(config, process, lane) {

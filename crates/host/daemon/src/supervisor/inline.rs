@@ -8,9 +8,12 @@ use super::SupervisorConfig;
 use super::epochs::Epochs;
 use super::process::is_recoverable;
 use super::provision::{self, InlineSwitch, Objects, Pages, ProgramHost, ProgramRequest};
+use crate::adoption::ProgramMark;
 use crate::attachment::SwitchKey;
 use p4shield_abi::Direction;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
+use sha2::{Digest, Sha256};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
@@ -20,6 +23,21 @@ pub(super) struct VerifiedProgram {
     pub(super) objects: Objects,
     /// The digest, once a P4 VM has verified the program.
     pub(super) digest: Option<[u8; 32]>,
+    objects_digest: OnceCell<[u8; 32]>,
+}
+
+impl VerifiedProgram {
+    pub(super) fn new(objects: Objects, digest: Option<[u8; 32]>) -> Self {
+        Self { objects, digest, objects_digest: OnceCell::new() }
+    }
+
+    /// Returns what tells it from other programs, once a P4 VM has verified it.
+    pub(super) fn mark(&self) -> Option<ProgramMark> {
+        let objects =
+            || self.objects.iter().fold(Sha256::new(), |sum, o| sum.chain_update(Sha256::digest(o)));
+        let objects = *self.objects_digest.get_or_init(|| objects().finalize().into());
+        self.digest.map(|digest| ProgramMark { objects, digest })
+    }
 }
 
 /// The switches that run this tenant's programs.

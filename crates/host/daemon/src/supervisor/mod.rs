@@ -9,8 +9,9 @@
 //!
 //! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
-//! too (`inline`). `change` applies a new configuration to the running P4 VM.
+//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new configuration to the running P4 VM.
 
+mod adopt;
 mod ask;
 mod change;
 mod channels;
@@ -24,6 +25,7 @@ mod process;
 mod provision;
 mod thread;
 
+use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::Tenant;
@@ -50,6 +52,8 @@ pub(crate) struct SupervisorReport {
     pub(crate) state: State,
     pub(crate) pid: Option<i32>,
     pub(crate) restarts: u64,
+    /// Whether the P4 VM was adopted from the daemon before.
+    pub(crate) adopted: bool,
     pub(crate) error: Option<String>,
     pub(crate) sandbox: Option<SandboxReport>,
     pub(crate) p4vm: Option<control::Status>,
@@ -145,6 +149,10 @@ pub(crate) struct SupervisorConfig {
     pub(crate) programs: Arc<ProgramStore>,
     /// Whether the switch knows the tenant; if not, [`Supervisor::connect`] connects the P4 VM to the lanes.
     pub(crate) connected: bool,
+    /// Where the daemon before left its P4 VMs, and this one leaves its own.
+    pub(crate) adoption: Arc<AdoptionFolder>,
+    /// How long the P4 VM goes on without a daemon.
+    pub(crate) adoption_time: Duration,
 }
 
 /// The handle of a supervisor's thread.

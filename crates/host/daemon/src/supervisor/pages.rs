@@ -1,5 +1,6 @@
 //! The files of a user VM's info page and log page.
 
+use crate::adoption::PageRecord;
 use crate::config::Vm;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
@@ -50,6 +51,18 @@ impl Page {
         if self.path == other.path {
             other.ours |= std::mem::take(&mut self.ours);
         }
+    }
+
+    /// Returns which file it is.
+    pub(crate) fn record(&self) -> Option<PageRecord> {
+        PageRecord::of(self, self.ours)
+    }
+
+    /// Takes the file over from the daemon that made `record`. Returns whether it is the same file.
+    pub(crate) fn adopt(&mut self, record: PageRecord) -> bool {
+        let same = self.record().is_some_and(|own| own.is_same_file(&record));
+        self.ours |= same && record.ours;
+        same
     }
 
     pub(crate) fn info(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {

@@ -7,12 +7,15 @@ use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_control::ProgramSlot;
 use p4shield_seal::TenantKey;
+use std::time::Duration;
 
 /// What changes for a tenant.
 #[derive(Clone)]
 pub(crate) struct TenantChange {
     pub(crate) tenant: Tenant,
     pub(crate) command: P4VmCommand,
+    /// How long the P4 VM goes on without a daemon.
+    pub(crate) adoption_time: Duration,
 }
 
 /// What a change will do.

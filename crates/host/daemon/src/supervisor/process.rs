@@ -1,14 +1,17 @@
 //! The process of one P4 VM: start, control requests, end.
 
+use crate::adoption::ProcessIdentity;
 use crate::cgroup::Group;
 use p4shield_control::SandboxReport;
-use p4shield_control::{Client, ClientError, Hello, Reply, Request, Socket, SocketError, printable};
+use p4shield_control::{
+    Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, printable,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal, waitid,
 };
-use std::io::{PipeReader, Read};
+use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,6 +23,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time to link, verify and compile a program.
 pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for the kernel to end a process that was killed.
+const KILLED: Duration = Duration::from_secs(5);
 /// Lines of a P4 VM's standard error that are kept.
 const MAX_LINES: usize = 20;
 /// Longest line that is kept, in bytes.
@@ -62,6 +67,8 @@ pub(crate) enum StartError {
          socket"
     )]
     UnknownSender,
+    #[error("the process has ended")]
+    Ended,
 }
 
 /// A running P4 VM.
@@ -69,6 +76,8 @@ pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) pid: Pid,
     pub(crate) sandbox: SandboxReport,
+    /// Where the next daemon finds it.
+    pub(crate) identity: Option<ProcessIdentity>,
     pidfd: OwnedFd,
     stderr_tail: StderrTail,
 }
@@ -82,18 +91,16 @@ struct StderrTail {
 }
 
 impl Process {
-    /// Starts a P4 VM in its cgroup and sends it `Hello`.
+    /// Starts a P4 VM in its cgroup and sends it `Hello` with its descriptors.
     pub(crate) fn start(
         p4vm: &P4VmCommand,
         group: Option<&Group>,
         hello: Hello,
-        key: Option<BorrowedFd<'_>>,
+        descriptors: &[BorrowedFd<'_>],
     ) -> Result<Self, StartError> {
         let (socket, theirs) = Socket::pair().map_err(ClientError::from)?;
         socket.ask_for_senders().map_err(ClientError::from)?;
-        let (pipe, stderr) = std::io::pipe().map_err(StartError::Spawn)?;
-        rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).map_err(|e| StartError::Spawn(e.into()))?;
-        let mut stderr_tail = StderrTail { pipe, lines: Vec::new(), partial: Vec::new() };
+        let (mut stderr_tail, stderr) = StderrTail::new()?;
         let mut command = Command::new(&p4vm.binary);
         command.args(["p4vm", "--control-fd", "0", "--uid", &p4vm.uid.to_string()]);
         command.args(["--memory", &p4vm.memory.to_string()]);
@@ -119,7 +126,7 @@ impl Process {
             return Err(StartError::Spawn(e));
         }
         let mut client = Client::new(socket);
-        let reply = client.call(Request::Hello(hello), key.as_slice(), START_TIMEOUT);
+        let reply = client.call(Request::Hello(hello), descriptors, START_TIMEOUT);
         // The first process forks the P4 VM and ends, or it fails and writes why.
         if reply.is_err() {
             let _ = parent.kill();
@@ -127,7 +134,7 @@ impl Process {
         let _ = parent.wait();
         let pid = client.peer();
         match (reply, pid) {
-            (Ok(Reply::Hello { sandbox, .. }), Some(pid)) => Self::adopt(client, pid, sandbox, stderr_tail),
+            (Ok(Reply::Hello { sandbox, .. }), Some(pid)) => Self::child(client, pid, sandbox, stderr_tail),
             (Err(source), _) => {
                 stderr_tail.read();
                 Err(StartError::NoAnswer { stderr_tail: stderr_tail.last(), source })
@@ -136,7 +143,26 @@ impl Process {
         }
     }
 
-    fn adopt(
+    /// Adopts a P4 VM that another daemon started, over a connection to its door.
+    pub(crate) fn adopt(socket: Socket, identity: &ProcessIdentity) -> Result<Self, StartError> {
+        let pidfd = identity.open().ok_or(StartError::Ended)?;
+        socket.ask_for_senders().map_err(ClientError::from)?;
+        let (stderr_tail, stderr) = StderrTail::new()?;
+        let mut client = Client::new(socket);
+        // The P4 VM may be verifying a program.
+        let request = Request::Adopt { version: PROTOCOL_VERSION };
+        let reply = client.call(request, &[stderr.as_fd()], VERIFY_TIMEOUT)?;
+        match (reply, client.peer()) {
+            (Reply::Hello { sandbox, .. }, Some(pid)) if pid.as_raw_pid() == identity.pid => {
+                Ok(Self { client, pid, sandbox, identity: Some(*identity), pidfd, stderr_tail })
+            }
+            (Reply::Hello { .. }, _) => Err(StartError::UnknownSender),
+            _ => Err(StartError::Client(ClientError::Unexpected)),
+        }
+    }
+
+    /// Returns the P4 VM that this daemon started.
+    fn child(
         client: Client,
         pid: Pid,
         sandbox: SandboxReport,
@@ -145,7 +171,9 @@ impl Process {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| StartError::Spawn(e.into()))?;
         // waitid succeeds for children only, so this process was started here and its ID was not reused.
         match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(_) => Ok(Self { client, pid, sandbox, pidfd, stderr_tail }),
+            Ok(_) => {
+                Ok(Self { client, pid, sandbox, identity: ProcessIdentity::of(pid), pidfd, stderr_tail })
+            }
             Err(_) => Err(StartError::UnknownSender),
         }
     }
@@ -181,6 +209,9 @@ impl Process {
         }
         // SIGKILL also ends a process that is stopped or loops. An error means that it has ended.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        // An adopted one may be no child of this process, for which `waitid` does not wait.
+        let _ =
+            poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Timespec::try_from(KILLED).ok().as_ref());
         let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED).ok().flatten();
         self.stderr_tail.read();
         let stderr_tail = self.stderr_tail.last();
@@ -213,6 +244,13 @@ fn describe_exit(status: &WaitIdStatus) -> String {
 }
 
 impl StderrTail {
+    /// Returns the reading end, and the end for the P4 VM.
+    fn new() -> Result<(Self, PipeWriter), StartError> {
+        let (pipe, stderr) = std::io::pipe().map_err(StartError::Spawn)?;
+        rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).map_err(|e| StartError::Spawn(e.into()))?;
+        Ok((Self { pipe, lines: Vec::new(), partial: Vec::new() }, stderr))
+    }
+
     /// Reads the available output, up to a bound: a P4 VM may write without end.
     fn read(&mut self) {
         let mut buffer = [0; 4096];

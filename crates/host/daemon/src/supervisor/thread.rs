@@ -1,5 +1,6 @@
 //! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
 
+use super::adopt::Legacy;
 use super::channels::Channels;
 use super::cores::CorePlacement;
 use super::epochs::Epochs;
@@ -15,7 +16,7 @@ use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
+use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 use p4shield_seal::TenantKey;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -59,6 +60,7 @@ pub(super) struct SupervisorThread {
     pub(super) plan: Option<Plan>,
     /// VMs that are no longer configured and that the P4 VM still has.
     pub(super) leaving: Vec<u16>,
+    pub(super) legacy: Legacy,
 }
 
 impl SupervisorThread {
@@ -81,6 +83,7 @@ impl SupervisorThread {
             key: None,
             plan: None,
             leaving: Vec::new(),
+            legacy: Legacy::default(),
             config,
             commands,
             doorbell,
@@ -119,7 +122,7 @@ impl SupervisorThread {
     }
 
     /// Creates the tenant's pages, unless they exist.
-    fn create_pages(&mut self) -> Result<(), PageError> {
+    pub(super) fn create_pages(&mut self) -> Result<(), PageError> {
         if self.pages.is_empty() {
             self.pages = self.config.tenant.vms.iter().map(Page::of).collect::<Result<_, PageError>>()?;
         }
@@ -134,7 +137,7 @@ impl SupervisorThread {
                 let d = direction as usize;
                 let key = ProgramKey::new(&self.config.tenant.name, &vm.name, direction);
                 match self.config.programs.objects(&key, &vm.programs[d]) {
-                    Ok(objects) => self.programs[v][d] = VerifiedProgram { objects, digest: None },
+                    Ok(objects) => self.programs[v][d] = VerifiedProgram::new(objects, None),
                     // The watcher logs it.
                     Err(error) => self.report().refusals[v][d] = Some(error),
                 }
@@ -164,6 +167,7 @@ impl SupervisorThread {
             let how = process.end(GRACE);
             tracing::info!(tenant = self.config.tenant.name, "P4 VM stopped: {how}");
         }
+        self.forget_process();
         let mut report = self.report();
         (report.state, report.pid, report.p4vm) = (State::Stopped, None, None);
     }
@@ -252,7 +256,9 @@ impl SupervisorThread {
 
     fn start(&mut self) {
         reap_failed_starts();
-        match self.start_process() {
+        let adopted = self.adopt_process();
+        let verb = if adopted.is_some() { "adopted" } else { "runs" };
+        match adopted.map_or_else(|| self.start_process(), Ok) {
             Ok(process) => {
                 let (pid, sandbox) = (process.pid.as_raw_pid(), process.sandbox.clone());
                 self.started = Instant::now();
@@ -260,8 +266,9 @@ impl SupervisorThread {
                 // The first check comes before the state becomes `Running`.
                 self.check();
                 if self.process.is_some() {
-                    tracing::info!(tenant = self.config.tenant.name, pid, "P4 VM runs");
+                    tracing::info!(tenant = self.config.tenant.name, pid, "P4 VM {verb}");
                     let mut report = self.report();
+                    report.adopted = verb == "adopted";
                     (report.state, report.pid, report.sandbox) = (State::Running, Some(pid), Some(sandbox));
                 }
             }
@@ -277,11 +284,19 @@ impl SupervisorThread {
     /// programs would judge without the VM's information, and no log would record their verdicts.
     fn start_process(&mut self) -> Result<Process, String> {
         self.create_pages().map_err(|e| pages_advice(&e))?;
+        // Lanes may have channels to a P4 VM of the daemon before.
+        self.config.attachment.detach_channels(self.config.index);
+        self.forget_process();
         self.key = plan::key_of(&self.config.tenant)?;
         let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
-        let key = key.as_ref().map(AsFd::as_fd);
-        let mut process =
-            Process::start(&self.config.command, self.group.as_ref(), hello, key).map_err(|e| chain(&e))?;
+        let tenant = &self.config.tenant.name;
+        let door = self.config.adoption.listen(self.config.index).inspect_err(|error| {
+            tracing::warn!(tenant, %error, "this P4 VM ends with the daemon");
+        });
+        let hello = Hello { door: door.is_ok(), ..hello };
+        let descriptors: Vec<_> = key.iter().chain(&door).map(AsFd::as_fd).collect();
+        let mut process = Process::start(&self.config.command, self.group.as_ref(), hello, &descriptors)
+            .map_err(|e| chain(&e))?;
         match self.provision_p4vm(&mut process) {
             Ok(()) => Ok(process),
             Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
@@ -296,26 +311,35 @@ impl SupervisorThread {
         self.epochs.settle();
         for v in 0..self.programs.len() {
             for direction in Direction::ALL {
-                let program = &mut self.programs[v][direction as usize];
-                if program.objects.is_empty() {
-                    continue;
+                if !self.programs[v][direction as usize].objects.is_empty() {
+                    self.load_due_program(process, v, direction)?;
                 }
-                let slot = ProgramSlot::new(v as u16, direction);
-                let loaded = provision::load(process, slot, &program.objects, None);
-                let refusal = match loaded {
-                    Ok(digest) => {
-                        program.digest = digest;
-                        None
-                    }
-                    Err(e) if is_recoverable(&e) => Some(e.to_string()),
-                    Err(e) => return Err(e),
-                };
-                self.report().refusals[v][direction as usize] = refusal;
             }
         }
         self.channels.clear();
         self.leaving.clear();
         self.channels.update(&self.config, process).map(|refusal| self.report().channels = refusal)
+    }
+
+    /// Loads a program. A refusal is reported.
+    pub(super) fn load_due_program(
+        &mut self,
+        process: &mut Process,
+        v: usize,
+        direction: Direction,
+    ) -> Result<(), ClientError> {
+        let program = &mut self.programs[v][direction as usize];
+        let slot = ProgramSlot::new(v as u16, direction);
+        let refusal = match provision::load(process, slot, &program.objects, None) {
+            Ok(digest) => {
+                program.digest = digest;
+                None
+            }
+            Err(e) if is_recoverable(&e) => Some(e.to_string()),
+            Err(e) => return Err(e),
+        };
+        self.report().refusals[v][direction as usize] = refusal;
+        Ok(())
     }
 
     /// Checks the P4 VM: its faults at the mediator, the lanes' channels, and its status.
@@ -348,6 +372,7 @@ impl SupervisorThread {
             Ok(_) => self.replace("it sent an answer of the wrong kind", Duration::ZERO),
             Err(e) => self.replace(&e.to_string(), Duration::ZERO),
         }
+        self.bequeath();
         if self.started.elapsed() > STABLE {
             self.pause = FIRST_PAUSE;
         }
@@ -358,6 +383,7 @@ impl SupervisorThread {
         let Some(process) = self.process.take() else { return };
         self.config.attachment.detach_channels(self.config.index);
         let how = process.end(grace);
+        self.forget_process();
         let text = format!("{why}; {how}");
         tracing::warn!(tenant = self.config.tenant.name, "P4 VM is replaced: {text}");
         {
@@ -380,6 +406,7 @@ impl SupervisorThread {
         let Some(process) = self.process.take() else { return };
         self.config.attachment.detach_channels(self.config.index);
         let how = process.end(GRACE);
+        self.forget_process();
         tracing::info!(tenant = self.config.tenant.name, "P4 VM is restarted: {why}; {how}");
         let mut report = self.report();
         report.state = State::Restarting;
@@ -396,7 +423,7 @@ impl SupervisorThread {
         let slot = ProgramSlot::new(vm, direction);
         match provision::load(process, slot, &objects, None) {
             Ok(digest) => {
-                self.programs[v][d] = VerifiedProgram { objects, digest };
+                self.programs[v][d] = VerifiedProgram::new(objects, digest);
                 let text = digest.map_or_else(|| NO_PROGRAM.to_owned(), |digest| hex(&digest));
                 self.switches
                     .load(&self.config, slot, &self.programs[v][d])
@@ -415,7 +442,7 @@ impl SupervisorThread {
 }
 
 /// Describes why pages cannot be created, with a remedy.
-fn pages_advice(error: &PageError) -> String {
+pub(super) fn pages_advice(error: &PageError) -> String {
     format!(
         "cannot create its pages: {}; free the path, or set another info_page or log_page and run \
          `p4shield reload`; the daemon tries again until then",

@@ -29,7 +29,7 @@ use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Allowed, Headers, LaneId, Peer, Server, Setup, SwitchEvent, SwitchEvents};
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Reply, SocketError};
-use p4shield_ovsdb::Monitor;
+use p4shield_ovsdb::{Monitor, State};
 use pending::PendingRequests;
 use registry::SwitchRegistry;
 use roles::PortRoles;
@@ -102,6 +102,11 @@ fn start_monitor(config: &Config) -> std::io::Result<Option<Arc<Monitor>>> {
     config.daemon.ovsdb.as_ref().map(|socket| Monitor::start(socket).map(Arc::new)).transpose()
 }
 
+/// Returns whether both are the same monitor, or both are none.
+fn same(a: &Option<Arc<Monitor>>, b: &Option<Arc<Monitor>>) -> bool {
+    a.as_ref().map(Arc::as_ptr) == b.as_ref().map(Arc::as_ptr)
+}
+
 fn allowed(config: &Config) -> Allowed {
     Allowed { uids: config.daemon.switch_uids.clone(), gids: config.daemon.switch_gids.clone() }
 }
@@ -150,21 +155,31 @@ impl Shared {
         PortRoles::new(self.config(), database)
     }
 
+    fn send_changed_roles(&self, read: bool) {
+        let roles = self.roles();
+        // Unread tunnels would replace those that a library knows from the daemon before.
+        let changed = if read { self.registry().take_changed_tunnels(&roles) } else { Vec::new() };
+        for (peer, tunnels) in changed {
+            peer.tunnels(&tunnels);
+        }
+        let changed = self.registry().take_changed_roles(&roles, read);
+        for (peer, port, role) in changed {
+            peer.role(port, role);
+        }
+    }
+
     /// Sends each library the roles of its ports and the endpoints of tunnels whenever they change.
     fn send_roles(&self, wakeup: &Doorbell) {
+        // The monitor that has read its database.
+        let mut read = None;
         while !self.ending.load(Ordering::Acquire) {
             let monitor = self.monitor();
             let contents = monitor.as_ref().map(|m| m.snapshot());
             *self.database.lock().unwrap_or_else(PoisonError::into_inner) = contents;
-            let roles = self.roles();
-            let changed = self.registry().take_changed_tunnels(&roles);
-            for (peer, tunnels) in changed {
-                peer.tunnels(&tunnels);
+            if monitor.as_ref().is_none_or(|m| m.state() == State::Connected) {
+                read.clone_from(&monitor);
             }
-            let changed = self.registry().take_changed_roles(&roles);
-            for (peer, port, role) in changed {
-                peer.role(port, role);
-            }
+            self.send_changed_roles(same(&read, &monitor));
             let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
             fds.extend(monitor.as_ref().map(|m| PollFd::from_borrowed_fd(m.changed(), PollFlags::IN)));
             let _ = poll(&mut fds, None);
@@ -233,6 +248,10 @@ impl Attachment for SwitchAttachment {
         let headers = if end.zero_copy { Headers::InPacketMemory } else { Headers::Copied };
         peer.channel(id, tenant, (end.number, end.geometry), fd, &end.doorbell, headers);
         Ok(())
+    }
+
+    fn keep_channel(&self, lane: LaneKey, tenant: usize, serves: &dyn Fn(u32) -> bool) -> Option<u32> {
+        self.shared.registry().keep_channel(lane, tenant, serves)
     }
 
     fn detach_channels(&self, tenant: usize) {

@@ -5,7 +5,7 @@ use crate::attachment::{LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config as FileConfig, Role, Tunnel};
 use crate::status::{PortStatus, SwitchStatus};
 use crate::totals::Totals;
-use p4shield_attach::message::LibraryMessage;
+use p4shield_attach::message::{HeldChannel, LibraryMessage};
 use p4shield_attach::{Count, LaneId, Notice, Peer, PortId, PortInfo, QueueSide, SwitchEvent, UnownedCounts};
 use p4shield_channel::PacketMemory;
 use p4shield_control::printable;
@@ -39,6 +39,8 @@ struct LaneRecord {
     facing: QueueSide,
     /// By tenant: the number of its channel.
     channels: Vec<Option<u32>>,
+    /// Channels that it had when the switch connected and that are neither kept nor replaced yet.
+    held: Vec<HeldChannel>,
     /// The memory that its packets are in, and the tenant that owns all of them, as the switch reports.
     memory: Option<(PacketMemoryFile, String)>,
     /// The tenant whose P4 VM reads packets there.
@@ -113,6 +115,7 @@ impl SwitchRegistry {
         for lane in lanes {
             lane.counted.counts.retain(|&(tenant, vm, _), _| keeps(tenant, vm));
             lane.channels.resize(config.tenants.len(), None);
+            lane.held.clear();
         }
         for counted in self.parked.values_mut() {
             counted.counts.retain(|&(tenant, vm, _), _| keeps(tenant, vm));
@@ -160,7 +163,7 @@ impl SwitchRegistry {
                 change.ports = true;
             }
             LibraryMessage::PortDown { port } => drop(switch.ports.remove(&port)),
-            LibraryMessage::LaneUp { lane, port, facing, packets, .. } => {
+            LibraryMessage::LaneUp { lane, port, facing, packets, held, .. } => {
                 let announced = self.announced_memory.take().filter(|n| (n.0, n.1) == (peer.session, lane));
                 let memory = packets.zip(announced).map(|(told, (.., memory))| {
                     (PacketMemoryFile { memory: Arc::new(memory), len: told.len }, told.tenant)
@@ -171,7 +174,7 @@ impl SwitchRegistry {
                 let channels = vec![None; self.faults.len()];
                 switch.lanes.insert(
                     lane,
-                    LaneRecord { key, port, facing, channels, memory, zero_copy: None, counted },
+                    LaneRecord { key, port, facing, channels, held, memory, zero_copy: None, counted },
                 );
                 change.lanes = true;
             }
@@ -281,6 +284,27 @@ impl SwitchRegistry {
         Some((Arc::clone(peer), id))
     }
 
+    /// Keeps the channel that a lane has to a tenant's P4 VM since before it connected, if `serves` says of its
+    /// number that the P4 VM serves it. Returns the number.
+    pub(super) fn keep_channel(
+        &mut self,
+        key: LaneKey,
+        tenant: usize,
+        serves: &dyn Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let (.., lane) = self.all_lanes().find(|(.., lane)| lane.key == key)?;
+        let at = lane.held.iter().position(|held| usize::from(held.tenant) == tenant)?;
+        let held = lane.held.swap_remove(at);
+        if !serves(held.channel) {
+            return None;
+        }
+        *lane.channels.get_mut(tenant)? = Some(held.channel);
+        if held.zero_copy {
+            lane.zero_copy = Some(tenant);
+        }
+        Some(held.channel)
+    }
+
     /// Forgets a tenant's channels. Returns the lanes that had one.
     pub(super) fn note_detached(&mut self, tenant: usize) -> Vec<(Arc<Peer>, LaneId)> {
         if let Some(fault) = self.faults.get_mut(tenant) {
@@ -288,7 +312,9 @@ impl SwitchRegistry {
         }
         let lanes = self.all_lanes().filter_map(|(peer, id, lane)| {
             lane.zero_copy.take_if(|t| *t == tenant);
-            lane.channels.get_mut(tenant)?.take().map(|_| (Arc::clone(peer), id))
+            let held = lane.held.iter().position(|held| usize::from(held.tenant) == tenant);
+            let held = held.map(|at| lane.held.swap_remove(at).channel);
+            lane.channels.get_mut(tenant)?.take().or(held).map(|_| (Arc::clone(peer), id))
         });
         lanes.collect()
     }
@@ -309,12 +335,21 @@ impl SwitchRegistry {
         totals
     }
 
-    /// Returns the ports whose role has changed since it was last sent, and marks it as sent.
-    pub(super) fn take_changed_roles(&mut self, roles: &PortRoles) -> Vec<(Arc<Peer>, PortId, Role)> {
+    /// Returns the ports whose role has changed since it was last sent, and marks it as sent. Until the
+    /// database is known to be `read`, a port that seems to be shared may be a VM's, as the library may know
+    /// from the daemon before.
+    pub(super) fn take_changed_roles(
+        &mut self,
+        roles: &PortRoles,
+        read: bool,
+    ) -> Vec<(Arc<Peer>, PortId, Role)> {
         let mut changed = Vec::new();
         for switch in &mut self.switches {
             for (&id, port) in &mut switch.ports {
                 let role = roles.of(&switch.peer.application, &port.info).0;
+                if !read && role == Role::Shared {
+                    continue;
+                }
                 if port.sent_role.replace(role) != Some(role) {
                     changed.push((Arc::clone(&switch.peer), id, role));
                 }

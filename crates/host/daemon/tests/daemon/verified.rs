@@ -135,6 +135,7 @@ fn forged() {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
         key: false,
+        door: false,
         no_program: 0,
         age_limit_ms: 1000,
         log_interval_ms: 100,

@@ -121,6 +121,7 @@ impl Inline {
             version: PROTOCOL_VERSION,
             tenant: "bench".to_owned(),
             key: true,
+            door: false,
             no_program: Verdict::Pass as u8,
             age_limit_ms: 1000,
             log_interval_ms: LOG_INTERVAL.as_millis() as u32,

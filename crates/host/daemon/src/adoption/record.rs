@@ -1,0 +1,49 @@
+//! What a P4 VM has, as the daemon that started it knows.
+
+use super::ProcessIdentity;
+use rustix::fd::AsFd;
+use serde::{Deserialize, Serialize};
+
+/// A P4 VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct P4VmRecord {
+    /// The tenant's name.
+    pub(crate) tenant: String,
+    /// Its process.
+    pub(crate) process: ProcessIdentity,
+    /// By VM: the files of info page and log page.
+    pub(crate) pages: Vec<[Option<PageRecord>; 2]>,
+    /// By VM and direction: the program.
+    pub(crate) programs: Vec<[Option<ProgramMark>; 2]>,
+}
+
+/// The file of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PageRecord {
+    device: u64,
+    inode: u64,
+    /// Whether the daemon made the file and removes it.
+    pub(crate) ours: bool,
+}
+
+impl PageRecord {
+    /// Returns the record of an open file.
+    pub(crate) fn of(file: impl AsFd, ours: bool) -> Option<Self> {
+        let stat = rustix::fs::fstat(file).ok()?;
+        Some(Self { device: stat.st_dev, inode: stat.st_ino, ours })
+    }
+
+    /// Returns whether both are the same file.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// A program that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProgramMark {
+    /// The SHA-256 digest of its objects.
+    pub(crate) objects: [u8; 32],
+    /// The SHA-256 digest of the linked program.
+    pub(crate) digest: [u8; 32],
+}

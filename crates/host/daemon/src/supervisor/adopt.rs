@@ -1,0 +1,139 @@
+//! Adoption of the P4 VM that the daemon before this one started, and what the next daemon needs to adopt
+//! this one's.
+
+use super::pages::Page;
+use super::process::{ANSWER_TIMEOUT, Process};
+use super::provision;
+use super::thread::{SupervisorThread, pages_advice};
+use crate::adoption::{P4VmRecord, PageRecord};
+use crate::text::chain;
+use p4shield_abi::Direction;
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What the next daemon could adopt.
+#[derive(Debug, Default)]
+pub(super) struct Legacy {
+    /// The record of the running P4 VM.
+    record: Option<P4VmRecord>,
+    /// How long the P4 VM goes on without a daemon.
+    patience: Option<Duration>,
+}
+
+impl SupervisorThread {
+    /// Adopts the tenant's P4 VM, if the daemon before this one left one. One that cannot be adopted is ended.
+    pub(super) fn adopt_process(&mut self) -> Option<Process> {
+        let (tenant, number) = (self.config.tenant.name.clone(), self.config.index);
+        let record = self.config.adoption.load(number)?;
+        let adopted = self.try_to_adopt(&record);
+        adopted
+            .inspect_err(|why| {
+                tracing::warn!(tenant, "a P4 VM of the daemon before is replaced: {why}");
+                record.process.kill();
+                self.forget_process();
+            })
+            .ok()
+    }
+
+    fn try_to_adopt(&mut self, record: &P4VmRecord) -> Result<Process, String> {
+        if record.tenant != self.config.tenant.name {
+            return Err(format!("it is tenant {}'s", record.tenant));
+        }
+        self.create_pages().map_err(|e| pages_advice(&e))?;
+        let pages = self.pages.iter_mut().map(<[_; 2]>::as_mut_slice).zip(record.pages.iter());
+        let pages = pages.flat_map(|(pages, records)| pages.iter_mut().zip(records));
+        let differs = |pair: &mut (&mut Option<Page>, &Option<PageRecord>)| match pair {
+            (Some(page), Some(record)) => !page.adopt(*record),
+            (page, record) => page.is_some() || record.is_some(),
+        };
+        if pages.filter_map(|mut pair| differs(&mut pair).then_some(())).count() > 0 {
+            return Err("the file of a page was replaced".to_owned());
+        }
+        self.key = super::plan::key_of(&self.config.tenant)?;
+        let socket = self.config.adoption.connect(self.config.index).map_err(|e| chain(&e))?;
+        let mut process = Process::adopt(socket, &record.process).map_err(|e| chain(&e))?;
+        match self.take_over(&mut process, record) {
+            Ok(()) => Ok(process),
+            Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
+        }
+    }
+
+    /// Finds what the P4 VM has, and loads the programs that are due and that it does not run.
+    fn take_over(&mut self, process: &mut Process, record: &P4VmRecord) -> Result<(), ClientError> {
+        let Reply::Status(status) = process.call(Request::Status, &[], ANSWER_TIMEOUT)? else {
+            return Err(ClientError::Unexpected);
+        };
+        let due: BTreeSet<_> = self.config.tenant.numbered_vms().map(|(v, _)| v).collect();
+        if status.vms.iter().map(|vm| usize::from(vm.vm)).collect::<BTreeSet<_>>() != due {
+            return Err(ClientError::Failed("it has other VMs than its daemon had".to_owned()));
+        }
+        provision::expect_programs(process, &self.config)?;
+        for v in due {
+            for direction in Direction::ALL {
+                self.take_over_program(process, (v, direction), record, &status)?;
+            }
+        }
+        self.channels.adopt(&status);
+        Ok(())
+    }
+
+    fn take_over_program(
+        &mut self,
+        process: &mut Process,
+        (v, direction): (usize, Direction),
+        record: &P4VmRecord,
+        status: &Status,
+    ) -> Result<(), ClientError> {
+        let d = direction as usize;
+        let vm = status.vms.iter().find(|vm| usize::from(vm.vm) == v);
+        let running = vm.and_then(|vm| vm.directions[d].program);
+        let program = &mut self.programs[v][d];
+        if program.objects.is_empty() {
+            let slot = ProgramSlot::new(v as u16, direction);
+            return match running {
+                Some(_) => process.call(Request::UnloadProgram { slot }, &[], ANSWER_TIMEOUT).map(drop),
+                None => Ok(()),
+            };
+        }
+        let mark = record.programs.get(v).and_then(|marks| marks[d].clone());
+        program.digest = mark.as_ref().map(|mark| mark.digest).filter(|digest| Some(*digest) == running);
+        if program.digest.is_some() && program.mark() == mark {
+            return Ok(());
+        }
+        self.load_due_program(process, v, direction)
+    }
+
+    /// Records what the P4 VM has, if that changed, and has it go on without a daemon from then on.
+    pub(super) fn bequeath(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        let Some(identity) = process.identity else { return };
+        let page = |page: &Option<Page>| page.as_ref().and_then(Page::record);
+        let record = P4VmRecord {
+            tenant: self.config.tenant.name.clone(),
+            process: identity,
+            pages: self.pages.iter().map(|pages| pages.each_ref().map(page)).collect(),
+            programs: self.programs.iter().map(|p| p.each_ref().map(|program| program.mark())).collect(),
+        };
+        if self.legacy.record.as_ref() != Some(&record) {
+            if let Err(error) = self.config.adoption.save(self.config.index, &record) {
+                tracing::warn!(tenant = record.tenant, %error, "no other daemon could adopt this P4 VM");
+            }
+            self.legacy.record = Some(record);
+        }
+        let patience = self.config.adoption_time;
+        if self.legacy.patience != Some(patience) {
+            self.legacy.patience = Some(patience);
+            let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+            if let Err(e) = process.call(Request::SetPatience { ms }, &[], ANSWER_TIMEOUT) {
+                self.replace(&e.to_string(), Duration::ZERO);
+            }
+        }
+    }
+
+    /// Forgets a P4 VM that has ended.
+    pub(super) fn forget_process(&mut self) {
+        self.legacy = Legacy::default();
+        self.config.adoption.forget(self.config.index);
+    }
+}

@@ -351,9 +351,13 @@ fn serve(stream: UnixStream, state: &Arc<DaemonState>) -> io::Result<()> {
         if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let mut answer = serde_json::to_vec(&answer(&line, state, uid))?;
-        answer.push(b'\n');
-        writer.write_all(&answer)?;
+        let answer = answer(&line, state, uid);
+        let mut text = serde_json::to_vec(&answer)?;
+        text.push(b'\n');
+        writer.write_all(&text)?;
+        if matches!(answer, Answer::Upgrading { .. }) {
+            state.start_upgrade();
+        }
     }
 }
 

@@ -58,14 +58,15 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     }
     let daemon = Daemon::start(start, attachment, Path::new("/proc/self/exe"))?;
     if is_changed {
-        daemon.reload_and_log();
+        // Switches have not connected yet; the watcher reports what is wrong once they have had time.
+        daemon.reload_and_log(|report| report.problems.clear());
     }
     notify::send("READY=1");
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
                 notify::send("RELOADING=1");
-                daemon.reload_and_log();
+                daemon.reload_and_log(|_| ());
                 notify::send("READY=1");
             }
             UPGRADE_SIGNAL => daemon.state.execute_successor(),
@@ -165,8 +166,11 @@ impl Daemon {
         self.state.reload(false)
     }
 
-    fn reload_and_log(&self) {
-        match self.reload() {
+    fn reload_and_log(&self, change: impl FnOnce(&mut ReloadReport)) {
+        match self.reload().map(|mut report| {
+            change(&mut report);
+            report
+        }) {
             Ok(report) => report.to_string().lines().for_each(|line| tracing::info!("reload: {line}")),
             Err(error) => error.lines().for_each(|line| tracing::error!("reload refused: {line}")),
         }

@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 pub(crate) const UPGRADE_SIGNAL: i32 = signal_hook::consts::SIGUSR2;
 
 impl DaemonState {
-    /// Checks a binary and has the main thread execute it. Returns the path.
+    /// Checks a binary, which [`Self::start_upgrade`] then has the main thread execute. Returns the path.
     ///
     /// # Errors
     /// The binary cannot adopt the P4 VMs, or would not start with the present configuration file.
@@ -29,9 +29,14 @@ impl DaemonState {
         };
         check(&binary, &self.running().config.file)?;
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(binary.clone());
-        rustix::process::kill_process(rustix::process::getpid(), Signal::USR2)
-            .map_err(|e| format!("cannot start the upgrade: {e}"))?;
         Ok(binary)
+    }
+
+    /// Has the main thread execute the binary that was checked, after the client has its answer.
+    pub(crate) fn start_upgrade(&self) {
+        if let Err(error) = rustix::process::kill_process(rustix::process::getpid(), Signal::USR2) {
+            tracing::error!(%error, "cannot start the upgrade");
+        }
     }
 
     /// Executes the binary of an upgrade. Returns only if there is none or it cannot be executed.

@@ -66,11 +66,17 @@ const COMMON: &[i64] = &[
     libc::SYS_poll,
 ];
 
+/// The system call that replaces standard error, as `rustix` chooses it.
+#[cfg(target_arch = "x86_64")]
+const REPLACE_STDERR: i64 = libc::SYS_dup2;
+#[cfg(not(target_arch = "x86_64"))]
+const REPLACE_STDERR: i64 = libc::SYS_dup3;
+
 /// Receiving messages with descriptors, and reading the files behind them; accepting the next daemon, with
 /// another standard error.
 const CONTROL: &[i64] = &[
     libc::SYS_accept4,
-    libc::SYS_dup3,
+    REPLACE_STDERR,
     libc::SYS_fstat,
     libc::SYS_pread64,
     libc::SYS_recvmsg,
@@ -116,7 +122,7 @@ const WORKER_ARGUMENTS: &[ArgumentLimit] = &[
 const CONTROL_ARGUMENTS: &[ArgumentLimit] = &[
     // The door is the only listening socket; its peer's address is of no interest.
     ArgumentLimit::bits(libc::SYS_accept4, 1, u64::MAX, &[0]),
-    ArgumentLimit::int(libc::SYS_dup3, 1, &[libc::STDERR_FILENO as u64]),
+    ArgumentLimit::int(REPLACE_STDERR, 1, &[libc::STDERR_FILENO as u64]),
     ArgumentLimit::int(
         libc::SYS_fcntl,
         1,

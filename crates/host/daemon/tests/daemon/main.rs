@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
 
 mod absent;
+mod adoption;
 mod attachment;
 mod attacks;
 mod changes;
@@ -18,6 +19,7 @@ mod switches;
 mod verified;
 mod wires;
 
+use p4shield_control::PROTOCOL_VERSION;
 use p4shield_runtime::p4vm;
 use p4shield_runtime::sandbox::Limits;
 
@@ -33,12 +35,21 @@ const TESTS: &[&[Test]] = &[
     epochs::TESTS,
     wires::TESTS,
     switches::TESTS,
+    adoption::TESTS,
     verified::TESTS,
 ];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     match args.get(1).map(String::as_str) {
+        // What an upgrade checks first.
+        Some("p4vm") if args[2] == "--protocol" => {
+            println!("{PROTOCOL_VERSION}");
+            end(Ok(()));
+        }
+        Some("run") => {
+            end(p4shield_daemon::config::Config::load(args[4].as_ref()).map(drop).map_err(|e| e.to_string()))
+        }
         Some("p4vm") => end(p4vm::run(&options(&args[2..])).map_err(|e| e.to_string())),
         // With too little memory to continue after it entered its sandbox.
         Some("p4vm-starved") => {

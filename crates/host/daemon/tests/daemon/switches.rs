@@ -44,12 +44,14 @@ pub(crate) fn text(fixture: &Fixture) -> String {
     format!("{}{ports}", fixture.text("pass").replacen("[daemon]\n", head, 1))
 }
 
-/// A daemon in a process of its own, killed when dropped.
+/// A daemon in a process of its own, which ends in order when dropped.
 pub(crate) struct Daemon(Child);
 
 impl Daemon {
     pub(crate) fn start(fixture: &Fixture) -> Self {
-        Self::with(fixture, |_| {})
+        Self::with(fixture, |c| {
+            c.arg("log");
+        })
     }
 
     /// Starts a daemon that logs to `log`.
@@ -71,12 +73,20 @@ impl Daemon {
         });
         daemon
     }
+
+    /// Kills the daemon, so that it cleans nothing up.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Ok(None) = self.0.try_wait() {
+            kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+            self.0.wait().unwrap();
+        }
     }
 }
 
@@ -85,7 +95,7 @@ pub(crate) fn status(fixture: &Fixture) -> Status {
 }
 
 #[derive(Default)]
-struct PacketCounts {
+pub(crate) struct PacketCounts {
     passed: [AtomicU64; 2],
     dropped: [AtomicU64; 2],
     /// alice's packets, by lane.
@@ -98,7 +108,7 @@ impl PacketCounts {
         self.passed[tenant].load(Ordering::Relaxed)
     }
 
-    fn dropped(&self, tenant: usize) -> u64 {
+    pub(crate) fn dropped(&self, tenant: usize) -> u64 {
         self.dropped[tenant].load(Ordering::Relaxed)
     }
 }
@@ -106,7 +116,7 @@ impl PacketCounts {
 /// A switch with one port of two queues, which sends to both tenants continuously.
 pub(crate) struct Switch {
     pub(crate) session: Session,
-    counts: Arc<PacketCounts>,
+    pub(crate) counts: Arc<PacketCounts>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -268,7 +278,7 @@ fn p4vm_dies() {
 
 fn daemon_dies() {
     let fixture = Fixture::new("daemon-dies");
-    fixture.config(&text(&fixture));
+    fixture.config(&text(&fixture).replace("[daemon]\n", "[daemon]\nadoption_time = \"1ms\"\n"));
     let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     // Without a daemon alice's policy drops and bob's passes.
     wait_for("drops", || switch.counts.dropped(ALICE) > 100);
@@ -276,8 +286,7 @@ fn daemon_dies() {
     for _ in 0..2 {
         let daemon = Daemon::start(&fixture);
         switch.is_served();
-        // With SIGKILL, so that the daemon cleans nothing up.
-        drop(daemon);
+        daemon.kill();
         let (passed, dropped) = (switch.counts.passed(ALICE), switch.counts.dropped(ALICE));
         wait_for("the policy", || switch.counts.dropped(ALICE) > dropped + 100);
         assert!(switch.counts.passed(ALICE) >= passed);
@@ -400,7 +409,7 @@ fn inline() {
     let lost = switch.counts.dropped(ALICE);
     switch.flows(ALICE, 1000);
     wait_for("another P4 VM", || status(&fixture).tenants[ALICE].restarts > alice.restarts);
-    drop(daemon);
+    daemon.kill();
     switch.flows(ALICE, 1000);
     switch.flows(BOB, 1000);
     assert_eq!(switch.counts.dropped(ALICE), lost, "alice lost packets");

@@ -14,10 +14,24 @@ pub fn logging(verbose: u8, json: bool) {
     let filter = EnvFilter::try_from_env("P4SHIELD_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LossyStderr)
         .with_ansi(coloured(&std::io::stderr()));
     // Fails only if a subscriber is installed already; `main` calls this once, first.
     let _ = if json { log.json().try_init() } else { log.try_init() };
+}
+
+/// Standard error, whose reader may be gone: a process that outlives it goes on without a log.
+struct LossyStderr;
+
+impl Write for LossyStderr {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::stderr().write_all(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns whether to colour output to `to`: only on a terminal, and not if NO_COLOR is set.

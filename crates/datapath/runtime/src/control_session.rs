@@ -3,13 +3,13 @@
 //! When the connection to the daemon ends, the worker goes on, and the control thread waits for the next
 //! daemon, which adopts the P4 VM with all it has.
 
-use crate::door::{self, Door};
+use crate::last_words;
 use crate::program::Verifier;
 use crate::request_handler::RequestHandler;
 use crate::worker::{WorkerCommand, WorkerHandle};
 use p4shield_control::SandboxReport;
 use p4shield_control::{
-    Envelope, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
+    Door, Envelope, GREETING, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
 };
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ impl ControlSession {
                 Ok(true) => return true,
                 Ok(false) => {}
                 // To a log that may be gone; the next connection may be better.
-                Err(error) => door::report(&error),
+                Err(error) => last_words::report(&error),
             }
         }
         false
@@ -129,11 +129,11 @@ impl ControlSession {
 
     /// Answers a daemon's first message, which must be `Adopt`. Returns whether it has adopted the P4 VM.
     fn handle_adopt(&mut self) -> Result<bool, SocketError> {
-        self.socket.wait(Some(door::GREETING))?;
+        self.socket.wait(Some(GREETING))?;
         let (Envelope { id, body }, descriptors) = self.receive()?;
         let reply = match body {
             Request::Adopt { version: PROTOCOL_VERSION } => {
-                descriptors.iter().for_each(door::write_errors_to);
+                descriptors.iter().for_each(last_words::send_to);
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
             }
             Request::Adopt { version } => Reply::Failed(format!(

@@ -19,9 +19,9 @@
 //! A packet's way continues in [`worker`].
 
 mod control_session;
-mod door;
 mod error_text;
 pub mod inline;
+mod last_words;
 pub mod p4vm;
 mod program;
 mod program_reader;

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod door;
 mod envelope;
 mod message;
 mod program;
@@ -19,6 +20,7 @@ mod socket;
 mod text;
 
 pub use client::{Client, ClientError};
+pub use door::{Door, GREETING};
 pub use envelope::{DecodeError, Envelope, decode, encode};
 pub use message::{
     ChannelStatus, DirectionStatus, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,

@@ -16,7 +16,7 @@ use crate::status::Status;
 use crate::switches::SwitchAttachment;
 use crate::upgrade::UPGRADE_SIGNAL;
 use crate::watch::{WatchedProblems, Watcher};
-use crate::wire::WireAttachment;
+use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -45,18 +45,22 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, UPGRADE_SIGNAL]).map_err(DaemonError::Signals)?;
     let config = Config::load(path)?;
+    // The lock comes before any process of another daemon.
+    let listener = api::listen(&config.daemon.socket)?;
     let adoption = AdoptionFolder::beside(&config.daemon.socket);
     let before = adoption.running(&config).filter(|b| b.changes_for_a_restart(&config).is_empty());
     let is_changed = before.as_ref().is_some_and(|before| before.text() != config.text());
-    let start = before.clone().unwrap_or(config);
-    let attachment: Arc<dyn Attachment> = match start.attachment {
-        config::Attachment::Wire => Arc::new(WireAttachment::start(&start)?),
-        config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(SwitchAttachment::start(&start)?),
-    };
-    if before.is_none() {
+    let adopts = before.is_some();
+    if !adopts {
         adoption.end_all();
     }
-    let daemon = Daemon::start(start, attachment, Path::new("/proc/self/exe"))?;
+    let start = before.unwrap_or(config);
+    let binary = Path::new("/proc/self/exe");
+    let attachment: Arc<dyn Attachment> = match start.attachment {
+        config::Attachment::Wire => Arc::new(WireAttachment::start(&start, binary, adopts)?),
+        config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(SwitchAttachment::start(&start)?),
+    };
+    let daemon = Daemon::with_listener(start, attachment, binary, listener)?;
     if is_changed {
         // Switches have not connected yet; the watcher reports what is wrong once they have had time.
         daemon.reload_and_log(|report| report.problems.clear());
@@ -94,6 +98,15 @@ impl Daemon {
         binary: &Path,
     ) -> Result<Self, DaemonError> {
         let listener = api::listen(&config.daemon.socket)?;
+        Self::with_listener(config, attachment, binary, listener)
+    }
+
+    fn with_listener(
+        config: Config,
+        attachment: Arc<dyn Attachment>,
+        binary: &Path,
+        listener: api::Listener,
+    ) -> Result<Self, DaemonError> {
         let (cgroup, cgroup_status) = match Cgroup::own() {
             Ok(cgroup) => (Some(Arc::new(cgroup)), "one for each P4 VM".to_owned()),
             Err(e) => (None, e.to_string()),

@@ -11,8 +11,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The attachment `wire` cannot be set up.
-    #[error("cannot set up the wires")]
-    Wire(#[from] p4shield_attach_wire::Error),
+    #[error("cannot set up the wires: {0}")]
+    Wires(String),
     /// The control socket for switches cannot be set up.
     #[error(transparent)]
     Switches(#[from] p4shield_attach::ServerError),

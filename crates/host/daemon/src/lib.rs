@@ -16,6 +16,7 @@
 //! | applying a changed configuration (SIGHUP, `p4shield reload`) | `reload`, `supervisor::change` |
 //! | P4 VMs that outlive their daemon; upgrades | `adoption`, `supervisor::adopt`, `upgrade` |
 //! | programs that commands loaded | `programs` |
+//! | wires | `wires` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
 //! | what is wrong | `problem` (types), `problems` (tenants and wires), `switches` (switches and ports) |
@@ -58,7 +59,7 @@ mod text;
 mod totals;
 mod upgrade;
 mod watch;
-mod wire;
+mod wires;
 
 pub use p4shield_config as config;
 
@@ -74,3 +75,4 @@ pub use programs::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
 pub use reload_report::ReloadReport;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;
+pub use wires::serve_wires;

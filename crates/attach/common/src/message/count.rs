@@ -29,13 +29,17 @@ impl Count {
         DirectionCounts { held: self.counts.packets_in.saturating_sub(self.counts.left()), ..self.counts }
     }
 
-    /// All counts of a mediator that are not zero.
+    /// Returns the counts of a mediator that are not zero.
     pub(crate) fn of(counters: &Counters) -> impl Iterator<Item = Self> {
+        Self::all(counters).filter(|count| count.counts.packets_in != 0)
+    }
+
+    /// Returns all counts of a mediator.
+    pub fn all(counters: &Counters) -> impl Iterator<Item = Self> {
         counters.tenants.iter().zip(0..).flat_map(|(t, tenant)| {
             t.vms.iter().zip(0..).flat_map(move |(v, vm)| {
-                p4shield_abi::Direction::ALL.into_iter().filter_map(move |direction| {
-                    let tally = v.direction(direction).read();
-                    (tally.packets_in != 0).then(|| Self::new((tenant, vm, direction as u8), tally))
+                p4shield_abi::Direction::ALL.into_iter().map(move |direction| {
+                    Self::new((tenant, vm, direction as u8), v.direction(direction).read())
                 })
             })
         })

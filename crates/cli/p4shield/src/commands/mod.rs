@@ -15,7 +15,9 @@ mod p4vm;
 mod program_state;
 mod reload;
 mod test;
+mod upgrade;
 mod verify;
+mod wires;
 
 use clap::Subcommand;
 
@@ -36,12 +38,15 @@ pub(crate) enum Command {
     Run(host::Run),
     Status(host::ShowStatus),
     Reload(reload::Reload),
+    Upgrade(upgrade::Upgrade),
     Metrics(host::Metrics),
     Attach(attach::Attach),
     Detach(attach::Detach),
     Program(host::Program),
     #[command(hide = true, name = "p4vm")]
     P4Vm(p4vm::Args),
+    #[command(hide = true)]
+    Wires(wires::Args),
     Agent(agent::Args),
     Audit(audit::Args),
     Completions(completions::Completions),
@@ -62,11 +67,13 @@ impl Command {
             Self::Run(a) => a.run(),
             Self::Status(a) => a.run(),
             Self::Reload(a) => a.run(),
+            Self::Upgrade(a) => a.run(),
             Self::Metrics(a) => a.run(),
             Self::Attach(a) => a.run(),
             Self::Detach(a) => a.run(),
             Self::Program(a) => a.run(),
             Self::P4Vm(a) => a.run(),
+            Self::Wires(a) => a.run(),
             Self::Agent(a) => a.run(),
             Self::Audit(a) => a.run(),
             Self::Completions(a) => a.run(),

@@ -1,20 +1,23 @@
 //! `p4shield p4vm`: the host daemon starts it, never a user.
 
-use p4shield_control::Measure;
+use p4shield_control::{Measure, PROTOCOL_VERSION};
 use p4shield_runtime::p4vm::{Options, run};
 use p4shield_runtime::sandbox::Limits;
 
-use p4shield_console::Exit;
+use p4shield_console::{Exit, output};
 
 /// The P4 VM of one tenant. `p4shield run` starts it and controls it over an inherited socket.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Print the version of the protocol between daemon and P4 VM, and exit
+    #[arg(long, exclusive = true)]
+    protocol: bool,
     /// Number of the inherited control socket
-    #[arg(long)]
-    control_fd: i32,
+    #[arg(long, required_unless_present = "protocol")]
+    control_fd: Option<i32>,
     /// User to change to when started as root
-    #[arg(long)]
-    uid: u32,
+    #[arg(long, required_unless_present = "protocol")]
+    uid: Option<u32>,
     /// Address space in bytes
     #[arg(long)]
     memory: Option<u64>,
@@ -34,11 +37,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (Some(control_fd), Some(uid)) = (self.control_fd, self.uid) else {
+            output::line(PROTOCOL_VERSION);
+            return Ok(Exit::Done);
+        };
         let mut limits = Limits::default();
         limits.address_space = self.memory.unwrap_or(limits.address_space);
         run(&Options {
-            control_fd: self.control_fd,
-            uid: self.uid,
+            control_fd,
+            uid,
             allow_missing: self.allow_missing,
             limits,
             busy: self.busy,

@@ -1,4 +1,4 @@
-//! What the next daemon needs to adopt this one's P4 VMs: after an upgrade, or after this one was killed.
+//! What the next daemon needs to adopt this one's P4 VMs and wires: after an upgrade, or after this one was killed.
 //!
 //! P4 VMs outlive their daemon for `daemon.adoption_time`, and so do their channels: mediators and P4 VMs hold
 //! them, not the daemon. Beside the daemon's socket there is a folder that only root may enter:
@@ -7,6 +7,7 @@
 //!   p4shield.sock.p4vms/running.json   the configuration in force, with the numbers of tenants and VMs
 //!                       3.json         what the P4 VM of tenant 3 has: its process, pages and programs
 //!                       3.sock         its door: the P4 VM has the listening socket
+//!                       wires.json     the process that serves the wires, and its door
 //! ```
 //!
 //! The next daemon starts with that configuration and adopts each P4 VM that still has what its file says;
@@ -23,14 +24,13 @@ use p4shield_control::{Socket, SocketError};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) use identity::ProcessIdentity;
-pub(crate) use record::{P4VmRecord, PageRecord, ProgramMark};
+pub(crate) use record::{P4VmRecord, PageRecord, ProcessRecord, ProgramMark};
 
 /// Most bytes of a file in the folder.
 const MAX_FILE: u64 = 16 << 20;
@@ -72,44 +72,44 @@ impl AdoptionFolder {
         std::fs::set_permissions(&self.path, PermissionsExt::from_mode(0o700))
     }
 
-    /// Creates the door of a tenant's P4 VM, in place of one that exists.
-    pub(crate) fn listen(&self, tenant: usize) -> io::Result<OwnedFd> {
-        let (_folder, door) = self.door(tenant)?;
+    /// Creates the door of a process, in place of one that exists.
+    pub(crate) fn listen(&self, name: &str) -> io::Result<OwnedFd> {
+        let (_folder, door) = self.door(name)?;
         listener(&door, SocketType::SEQPACKET, SocketFlags::NONBLOCK, Mode::from_raw_mode(0o600))
     }
 
-    /// Connects to the door of a tenant's P4 VM.
-    pub(crate) fn connect(&self, tenant: usize) -> Result<Socket, SocketError> {
+    /// Connects to the door of a process.
+    pub(crate) fn connect(&self, name: &str) -> Result<Socket, SocketError> {
         let kernel = |e: io::Error| SocketError::Kernel {
             what: "connect for",
             source: rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::NOENT),
         };
-        let (_folder, door) = self.door(tenant).map_err(kernel)?;
+        let (_folder, door) = self.door(name).map_err(kernel)?;
         Socket::connect(&door)
     }
 
     /// Returns the folder and a short path of a door in it: a socket's path has at most 107 bytes.
-    fn door(&self, tenant: usize) -> io::Result<(OwnedFd, PathBuf)> {
+    fn door(&self, name: &str) -> io::Result<(OwnedFd, PathBuf)> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let folder = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{tenant}.sock", folder.as_raw_fd()));
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}.sock", folder.as_raw_fd()));
         Ok((folder, path))
     }
 
-    /// Records what a tenant's P4 VM has.
-    pub(crate) fn save(&self, tenant: usize, record: &P4VmRecord) -> io::Result<()> {
-        self.write(&format!("{tenant}.json"), record)
+    /// Records a process.
+    pub(crate) fn save(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
+        self.write(&format!("{name}.json"), record)
     }
 
-    /// Returns what the P4 VM of a tenant has, if another daemon started it.
-    pub(crate) fn load(&self, tenant: usize) -> Option<P4VmRecord> {
-        self.read(&format!("{tenant}.json"))
+    /// Returns the record of a process that another daemon started.
+    pub(crate) fn load<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        self.read(&format!("{name}.json"))
     }
 
-    /// Forgets the P4 VM of a tenant.
-    pub(crate) fn forget(&self, tenant: usize) {
+    /// Forgets a process.
+    pub(crate) fn forget(&self, name: &str) {
         for kind in ["json", "sock"] {
-            let _ = std::fs::remove_file(self.path.join(format!("{tenant}.{kind}")));
+            let _ = std::fs::remove_file(self.path.join(format!("{name}.{kind}")));
         }
     }
 
@@ -119,9 +119,9 @@ impl AdoptionFolder {
         self.write("running.json", &record)
     }
 
-    /// Returns the configuration that was in force, whose file is that of `config`, if a P4 VM still runs.
+    /// Returns the configuration that was in force, whose file is that of `config`, if a process still runs.
     pub(crate) fn running(&self, config: &Config) -> Option<Config> {
-        if !self.records().any(|(_, record)| record.process.open().is_some()) {
+        if !self.processes().any(|process| process.open().is_some()) {
             return None;
         }
         let record: RunningRecord = self.read("running.json")?;
@@ -129,19 +129,19 @@ impl AdoptionFolder {
         Some(before.numbered_by(&record.names))
     }
 
-    /// Ends all P4 VMs of another daemon and forgets them.
+    /// Ends all processes of another daemon and forgets them.
     pub(crate) fn end_all(&self) {
-        self.records().for_each(|(_, record)| record.process.kill());
+        self.processes().for_each(|process| process.kill());
         self.remove();
     }
 
-    /// Returns the records of all P4 VMs, with the numbers of their tenants.
-    fn records(&self) -> impl Iterator<Item = (usize, P4VmRecord)> {
-        let number = |name: &OsStr| name.to_str()?.strip_suffix(".json")?.parse().ok();
+    /// Returns the processes of all records.
+    fn processes(&self) -> impl Iterator<Item = ProcessIdentity> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        entries.filter_map(move |entry| {
-            let number = number(&entry.file_name())?;
-            Some((number, self.load(number)?))
+        entries.filter_map(|entry| {
+            let file = entry.file_name();
+            let record: ProcessRecord = self.load(file.to_str()?.strip_suffix(".json")?)?;
+            Some(record.process)
         })
     }
 

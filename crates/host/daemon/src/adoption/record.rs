@@ -4,6 +4,12 @@ use super::ProcessIdentity;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 
+/// A process; what every record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessRecord {
+    pub(crate) process: ProcessIdentity,
+}
+
 /// A P4 VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct P4VmRecord {

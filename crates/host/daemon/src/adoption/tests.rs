@@ -22,11 +22,11 @@ fn folder() -> (tempfile::TempDir, AdoptionFolder) {
 #[test]
 fn a_record_is_read_as_it_was_written_and_forgotten() {
     let (_outer, folder) = folder();
-    assert_eq!(folder.load(3), None);
-    folder.save(3, &record()).unwrap();
-    assert_eq!(folder.load(3), Some(record()));
-    folder.forget(3);
-    assert_eq!(folder.load(3), None);
+    assert_eq!(folder.load::<P4VmRecord>("3"), None);
+    folder.save("3", &record()).unwrap();
+    assert_eq!(folder.load("3"), Some(record()));
+    folder.forget("3");
+    assert_eq!(folder.load::<P4VmRecord>("3"), None);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_damaged_record_is_none() {
     let (_outer, folder) = folder();
     for damage in ["", "{}", "[1", "\u{0}"] {
         std::fs::write(folder.path.join("3.json"), damage).unwrap();
-        assert_eq!(folder.load(3), None, "{damage:?}");
+        assert_eq!(folder.load::<P4VmRecord>("3"), None, "{damage:?}");
     }
 }
 
@@ -58,11 +58,11 @@ fn a_door_works_below_a_path_that_is_too_long_for_a_socket() {
     std::fs::create_dir(&deep).unwrap();
     let folder = AdoptionFolder::beside(&deep.join("daemon.sock"));
     folder.create().unwrap();
-    assert!(folder.connect(0).is_err());
-    let door = folder.listen(0).unwrap();
-    assert!(folder.connect(0).is_ok());
+    assert!(folder.connect("0").is_err());
+    let door = folder.listen("0").unwrap();
+    assert!(folder.connect("0").is_ok());
     drop(door);
-    assert!(folder.connect(0).is_err(), "its process is gone");
+    assert!(folder.connect("0").is_err(), "its process is gone");
 }
 
 #[test]
@@ -75,6 +75,6 @@ fn the_running_configuration_keeps_its_numbers() {
     let running = parse(&["b", "a"]).numbered_like(&parse(&["a", "c", "b"]));
     folder.save_running(&running).unwrap();
     assert_eq!(folder.running(&parse(&["d"])), None, "no P4 VM runs");
-    folder.save(1, &record()).unwrap();
+    folder.save("1", &record()).unwrap();
     assert_eq!(folder.running(&parse(&["d"])), Some(running));
 }

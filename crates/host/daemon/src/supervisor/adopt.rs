@@ -24,8 +24,8 @@ pub(super) struct Legacy {
 impl SupervisorThread {
     /// Adopts the tenant's P4 VM, if the daemon before this one left one. One that cannot be adopted is ended.
     pub(super) fn adopt_process(&mut self) -> Option<Process> {
-        let (tenant, number) = (self.config.tenant.name.clone(), self.config.index);
-        let record = self.config.adoption.load(number)?;
+        let tenant = self.config.tenant.name.clone();
+        let record = self.config.adoption.load(&self.name_of_record())?;
         let adopted = self.try_to_adopt(&record);
         adopted
             .inspect_err(|why| {
@@ -34,6 +34,11 @@ impl SupervisorThread {
                 self.forget_process();
             })
             .ok()
+    }
+
+    /// Returns the name of the P4 VM's record and door.
+    pub(super) fn name_of_record(&self) -> String {
+        self.config.index.to_string()
     }
 
     fn try_to_adopt(&mut self, record: &P4VmRecord) -> Result<Process, String> {
@@ -51,7 +56,7 @@ impl SupervisorThread {
             return Err("the file of a page was replaced".to_owned());
         }
         self.key = super::plan::key_of(&self.config.tenant)?;
-        let socket = self.config.adoption.connect(self.config.index).map_err(|e| chain(&e))?;
+        let socket = self.config.adoption.connect(&self.name_of_record()).map_err(|e| chain(&e))?;
         let mut process = Process::adopt(socket, &record.process).map_err(|e| chain(&e))?;
         match self.take_over(&mut process, record) {
             Ok(()) => Ok(process),
@@ -106,6 +111,7 @@ impl SupervisorThread {
 
     /// Records what the P4 VM has, if that changed, and has it go on without a daemon from then on.
     pub(super) fn bequeath(&mut self) {
+        let name = self.name_of_record();
         let Some(process) = &mut self.process else { return };
         let Some(identity) = process.identity else { return };
         let page = |page: &Option<Page>| page.as_ref().and_then(Page::record);
@@ -116,7 +122,7 @@ impl SupervisorThread {
             programs: self.programs.iter().map(|p| p.each_ref().map(|program| program.mark())).collect(),
         };
         if self.legacy.record.as_ref() != Some(&record) {
-            if let Err(error) = self.config.adoption.save(self.config.index, &record) {
+            if let Err(error) = self.config.adoption.save(&name, &record) {
                 tracing::warn!(tenant = record.tenant, %error, "no other daemon could adopt this P4 VM");
             }
             self.legacy.record = Some(record);
@@ -134,6 +140,6 @@ impl SupervisorThread {
     /// Forgets a P4 VM that has ended.
     pub(super) fn forget_process(&mut self) {
         self.legacy = Legacy::default();
-        self.config.adoption.forget(self.config.index);
+        self.config.adoption.forget(&self.name_of_record());
     }
 }

@@ -290,7 +290,7 @@ impl SupervisorThread {
         self.key = plan::key_of(&self.config.tenant)?;
         let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
         let tenant = &self.config.tenant.name;
-        let door = self.config.adoption.listen(self.config.index).inspect_err(|error| {
+        let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {
             tracing::warn!(tenant, %error, "this P4 VM ends with the daemon");
         });
         let hello = Hello { door: door.is_ok(), ..hello };

@@ -1,6 +1,6 @@
 //! End-to-end tests of the daemon: P4 VMs are killed, stopped and corrupted under traffic.
 //!
-//! This binary starts itself as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG [log]`), as `p4shield`
+//! This binary starts itself as a P4 VM (`p4vm ...`), as the process of wires (`wires`) and as a daemon (`daemon CONFIG [log]`), as `p4shield`
 //! does, and as a switch with a preloaded library (`switch CONFIG PORT`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
@@ -63,6 +63,7 @@ fn main() {
             }
             end(p4shield_daemon::run(args[2].as_ref()).map_err(|e| format!("{e:?}")));
         }
+        Some("wires") => end(p4shield_daemon::serve_wires().map_err(|e| e.to_string())),
         Some("switch") => {
             switches::run(&args[2], &args[3]);
             end(Ok(()));

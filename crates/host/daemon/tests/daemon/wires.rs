@@ -1,6 +1,7 @@
 //! The daemon with real wires, in network namespaces: a client, a bridge, two user VMs.
 
 use crate::Test;
+use crate::adoption::rounds;
 use crate::fixture::{Fixture, PATIENCE, wait_for};
 use p4shield_daemon::api;
 use p4shield_daemon::status::{State, Status};
@@ -15,7 +16,10 @@ use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_killed_p4_vm_on_a_wire_is_replaced_behind_the_switch", killed_on_a_wire),
-    ("a_killed_daemons_p4_vms_end_and_the_next_takes_over", killed_daemon),
+    ("a_killed_daemon_costs_wires_no_packet", killed_daemon),
+    ("an_upgrade_costs_wires_no_packet", upgraded),
+    ("a_killed_process_of_wires_is_started_again", killed_wires),
+    ("wires_close_if_no_daemon_adopts_them_in_time", expired),
 ];
 
 /// A cloud of namespaces with a daemon in it.
@@ -32,6 +36,11 @@ struct Cloud {
 
 impl Cloud {
     fn new() -> Self {
+        Self::with(|text| text)
+    }
+
+    /// Creates a cloud whose configuration is changed.
+    fn with(change: impl Fn(String) -> String) -> Self {
         let (host, client) = (NetNs::create("rt-host").unwrap(), NetNs::create("rt-client").unwrap());
         let vms = [NetNs::create("rt-alice").unwrap(), NetNs::create("rt-bob").unwrap()];
         let switch = Switch::bridge(&host).unwrap();
@@ -50,7 +59,7 @@ impl Cloud {
                  \"{tenant}\"\nvm = \"{vm}\"\n"
             );
         }
-        fixture.config(&text);
+        fixture.config(&change(text));
         let notified = UnixDatagram::bind(fixture.at("notify")).unwrap();
         notified.set_read_timeout(Some(PATIENCE)).unwrap();
         let daemon = daemon(&host, &fixture);
@@ -173,24 +182,106 @@ fn killed_on_a_wire() {
     assert!(!cloud.fixture.at("daemon.sock").exists() && !cloud.fixture.at("db.info").exists());
 }
 
+/// Returns the numbers of all processes that the daemon started.
+fn processes(cloud: &Cloud) -> Vec<i32> {
+    let of = |name: &str| {
+        let text = std::fs::read_to_string(cloud.fixture.at("daemon.sock.p4vms").join(name)).unwrap();
+        let (_, rest) = text.split_once("\"pid\":").unwrap();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    ["0.json", "1.json", "wires.json"].map(of).to_vec()
+}
+
 fn killed_daemon() {
     if let Err(why) = p4shield_testbed::usable() {
         p4shield_need::skip("machine", why);
         return;
     }
     let mut cloud = Cloud::new();
+    let (alice, bob) = (Flow::start(&cloud, 0), Flow::start(&cloud, 1));
+    let before = processes(&cloud);
+    for _ in 0..rounds() {
+        kill_process(cloud.daemon.pid(), Signal::KILL).unwrap();
+        alice.goes_on(100);
+        // The next daemon starts in spite of leftover files, without action of switch and VMs.
+        cloud.daemon = daemon(&cloud.host, &cloud.fixture);
+        assert_eq!(cloud.notification(), "READY=1");
+        is_adopted(&cloud, &before);
+        alice.goes_on(100);
+    }
+    // Bob's short deadline may pass while other work has the core.
+    let ((sent, arrived), (_, bobs_arrived)) = (alice.stop(), bob.stop());
+    assert_eq!(sent, arrived, "alice's datagrams");
+    assert!(bobs_arrived > 0);
+    let status = cloud.daemon.stop().expect("it ends by itself");
+    assert!(status.success(), "{status:?}");
+    wait_for("the end of all processes", || before.iter().all(|pid| has_ended(*pid)));
+    assert!(!cloud.fixture.at("daemon.sock.p4vms").exists());
+}
+
+/// Waits until the daemon has adopted all processes.
+fn is_adopted(cloud: &Cloud, before: &[i32]) {
+    wait_for("P4 VMs", || cloud.status().tenants.iter().all(|t| t.state == State::Running));
+    assert_eq!(processes(cloud), before);
+    let status = cloud.status();
+    assert!(status.tenants.iter().all(|t| t.adopted && t.restarts == 0), "{status:#?}");
+    assert!(status.wires.iter().all(|w| w.vm.up && w.switch.up), "{status:#?}");
+}
+
+/// Gone, or a zombie until its new parent reaps it.
+fn has_ended(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|s| s.is_empty() || s.starts_with('Z') || s.starts_with('X'))
+}
+
+fn upgraded() {
+    if let Err(why) = p4shield_testbed::usable() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let cloud = Cloud::new();
+    let (alice, bob) = (Flow::start(&cloud, 0), Flow::start(&cloud, 1));
+    let before = processes(&cloud);
+    for _ in 0..rounds() {
+        let upgrade = api::Command::Upgrade { binary: None };
+        api::ask(&cloud.fixture.at("daemon.sock"), &upgrade).unwrap();
+        assert_eq!(cloud.notification(), "READY=1");
+        is_adopted(&cloud, &before);
+        alice.goes_on(100);
+    }
+    // Bob's short deadline may pass while other work has the core.
+    let ((sent, arrived), (_, bobs_arrived)) = (alice.stop(), bob.stop());
+    assert_eq!(sent, arrived, "alice's datagrams");
+    assert!(bobs_arrived > 0);
+}
+
+fn killed_wires() {
+    if let Err(why) = p4shield_testbed::usable() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let cloud = Cloud::new();
     let flow = Flow::start(&cloud, 0);
-    let pids: Vec<_> = cloud.status().tenants.iter().map(|t| t.pid.unwrap()).collect();
-    kill_process(cloud.daemon.pid(), Signal::KILL).unwrap();
-    // Gone, or a zombie until its new parent reaps it.
-    let ended = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(") ").next().is_none_or(|s| s.is_empty() || s.starts_with('Z') || s.starts_with('X'))
-    };
-    wait_for("the end of the P4 VMs", || pids.iter().all(ended));
-    // The next daemon starts in spite of leftover files, without action of switch and VMs.
-    cloud.daemon = daemon(&cloud.host, &cloud.fixture);
-    assert_eq!(cloud.notification(), "READY=1");
-    flow.goes_on(100);
+    for signal in [Signal::KILL, Signal::TERM] {
+        let [.., wires] = processes(&cloud)[..] else { panic!("there is a process of wires") };
+        kill_process(Pid::from_raw(wires).unwrap(), signal).unwrap();
+        flow.goes_on(100);
+        wait_for("wires", || cloud.status().wires.iter().all(|w| w.vm.up && w.switch.up));
+    }
+    assert!(cloud.status().tenants.iter().all(|t| t.restarts == 0), "the P4 VMs have got new channels");
     flow.stop();
+}
+
+fn expired() {
+    if let Err(why) = p4shield_testbed::usable() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let cloud = Cloud::with(|text| text.replace("[daemon]\n", "[daemon]\nadoption_time = \"300ms\"\n"));
+    let flow = Flow::start(&cloud, 0);
+    let before = processes(&cloud);
+    kill_process(cloud.daemon.pid(), Signal::KILL).unwrap();
+    wait_for("the end of all processes", || before.iter().all(|pid| has_ended(*pid)));
+    let (sent, arrived) = flow.stop();
+    assert!(arrived < sent, "nothing passes a wire that no process serves");
 }

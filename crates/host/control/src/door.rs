@@ -1,35 +1,37 @@
-//! The door: the listening socket at which the next daemon finds a P4 VM that has lost its daemon.
+//! The door: the listening socket at which the next daemon finds a process that has lost its daemon.
 //!
-//! The daemon makes the socket in a folder that only root may enter, before the P4 VM reads anything, and a
-//! P4 VM cannot make another. The P4 VM accepts a connection only while it has no daemon.
+//! The daemon makes the socket in a folder that only root may enter. A P4 VM, which receives it before it
+//! reads a byte of its tenant's, cannot make another. A process accepts connections only while it has no
+//! daemon.
 
-use p4shield_control::{Socket, SocketError};
+use crate::socket::Socket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Time within which a daemon that has connected sends its first message.
-pub(crate) const GREETING: Duration = Duration::from_secs(5);
+pub const GREETING: Duration = Duration::from_secs(5);
 
 /// The door.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub struct Door {
     listener: OwnedFd,
-    /// How long the P4 VM goes on without a daemon.
-    pub(crate) patience: Duration,
+    /// How long the process goes on without a daemon.
+    pub patience: Duration,
 }
 
 impl Door {
     /// Creates the door from a listening socket. Without patience, no daemon comes in time.
-    pub(crate) const fn new(listener: OwnedFd) -> Self {
+    #[must_use]
+    pub const fn new(listener: OwnedFd) -> Self {
         Self { listener, patience: Duration::ZERO }
     }
 
     /// Waits for a connection until `end`.
-    pub(crate) fn accept(&self, end: Instant) -> Option<Socket> {
+    #[must_use]
+    pub fn accept(&self, end: Instant) -> Option<Socket> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).ok()?;
@@ -47,15 +49,4 @@ impl Door {
             }
         }
     }
-}
-
-/// Directs standard error to `pipe`: the daemon at the end of the previous one is gone.
-pub(crate) fn write_errors_to(pipe: &OwnedFd) {
-    // Without it the P4 VM goes on; its last words are lost.
-    let _ = rustix::stdio::dup2_stderr(pipe);
-}
-
-/// Reports why a connection was of no use. Standard error may be a pipe that is closed.
-pub(crate) fn report(error: &SocketError) {
-    let _ = writeln!(std::io::stderr(), "a daemon that connected does not adopt this P4 VM: {error}");
 }

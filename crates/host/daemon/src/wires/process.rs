@@ -1,0 +1,162 @@
+//! The daemon's end of the process that serves the wires.
+
+use super::message::{WiresReply, WiresRequest, WiresSetup};
+use crate::adoption::{AdoptionFolder, ProcessIdentity, ProcessRecord};
+use crate::text::chain;
+use p4shield_control::{Envelope, PROTOCOL_VERSION, Socket, SocketError, decode, encode, printable};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time for an answer: loading kernel programs takes a while on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest time to detach all wires.
+const GRACE: Duration = Duration::from_secs(5);
+/// Name of the process's record and door.
+pub(super) const RECORD: &str = "wires";
+
+/// The process.
+pub(super) struct WiresProcess {
+    socket: Socket,
+    next: u32,
+    pidfd: OwnedFd,
+}
+
+/// Why a request was not executed.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The process cannot do it.
+    Failed(String),
+    /// The process is of no use any more.
+    Broken(String),
+}
+
+impl CallError {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Failed(text) | Self::Broken(text) => text,
+        }
+    }
+}
+
+impl From<SocketError> for CallError {
+    fn from(error: SocketError) -> Self {
+        Self::Broken(chain(&error))
+    }
+}
+
+impl WiresProcess {
+    /// Starts the process as `BINARY wires` and gives it the setup.
+    pub(super) fn start(binary: &Path, folder: &AdoptionFolder, setup: &WiresSetup) -> Result<Self, String> {
+        let (socket, theirs) = Socket::pair().map_err(|e| chain(&e))?;
+        let mut command = Command::new(binary);
+        command.arg("wires").stdin(Stdio::from(theirs.into_fd())).stdout(Stdio::null());
+        // A signal from the terminal ends the daemon, which then ends this process.
+        let child = command.process_group(0).spawn();
+        let child = child.map_err(|e| format!("cannot start the process that serves the wires: {e}"))?;
+        drop(command);
+        let identity = ProcessIdentity::of(Pid::from_child(&child));
+        let pidfd = identity.as_ref().and_then(ProcessIdentity::open).ok_or("the process has ended")?;
+        let mut process = Self { socket, next: 0, pidfd };
+        let started = process.set_up(folder, setup, identity);
+        started.map(|()| process).inspect_err(|_| {
+            if let Some(identity) = identity {
+                identity.kill();
+            }
+            folder.forget(RECORD);
+        })
+    }
+
+    fn set_up(
+        &mut self,
+        folder: &AdoptionFolder,
+        setup: &WiresSetup,
+        identity: Option<ProcessIdentity>,
+    ) -> Result<(), String> {
+        folder.create().map_err(|e| chain(&e))?;
+        let door = folder.listen(RECORD).map_err(|e| chain(&e))?;
+        let memory = setup.to_memory().map_err(|e| chain(&e))?;
+        let started = self.call(WiresRequest::Start, &[memory.as_fd(), door.as_fd()]);
+        started.map_err(CallError::into_text)?;
+        if let Some(process) = identity
+            && let Err(error) = folder.save(RECORD, &ProcessRecord { process })
+        {
+            tracing::warn!(%error, "no other daemon could adopt the wires");
+        }
+        Ok(())
+    }
+
+    /// Adopts the process of the daemon before, if it still runs. Returns it with the channels that work, by
+    /// tenant.
+    pub(super) fn adopt(folder: &AdoptionFolder) -> Option<(Self, Vec<(u32, u32)>)> {
+        let record: ProcessRecord = folder.load(RECORD)?;
+        let adopted = Self::try_to_adopt(folder, &record.process);
+        adopted
+            .inspect_err(|why| {
+                tracing::warn!("the process that serves the wires is replaced: {why}");
+                record.process.kill();
+                folder.forget(RECORD);
+            })
+            .ok()
+    }
+
+    fn try_to_adopt(
+        folder: &AdoptionFolder,
+        identity: &ProcessIdentity,
+    ) -> Result<(Self, Vec<(u32, u32)>), String> {
+        let pidfd = identity.open().ok_or("it has ended")?;
+        let socket = folder.connect(RECORD).map_err(|e| chain(&e))?;
+        let mut process = Self { socket, next: 0, pidfd };
+        let request = WiresRequest::Adopt { version: PROTOCOL_VERSION };
+        match process.call(request, &[std::io::stderr().as_fd()]).map_err(CallError::into_text)? {
+            WiresReply::Adopted(channels) => Ok((process, channels)),
+            _ => Err("its answer is of the wrong kind".to_owned()),
+        }
+    }
+
+    /// Sends a request and waits for the reply.
+    pub(super) fn call(
+        &mut self,
+        request: WiresRequest,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<WiresReply, CallError> {
+        let end = Instant::now() + ANSWER_TIMEOUT;
+        self.next = self.next.wrapping_add(1);
+        self.socket.send(&encode(&Envelope { id: self.next, body: request })?, descriptors)?;
+        self.socket.wait(Some(end.saturating_duration_since(Instant::now())))?;
+        let message = self.socket.receive()?;
+        let envelope: Envelope<WiresReply> =
+            decode(&message.bytes).map_err(|e| CallError::Broken(chain(&e)))?;
+        match envelope.body {
+            _ if envelope.id != self.next => Err(CallError::Broken("it answered another request".into())),
+            WiresReply::Failed(text) => Err(CallError::Failed(printable(&text))),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns a descriptor that is readable once the process has ended.
+    pub(super) fn pidfd(&self) -> std::io::Result<OwnedFd> {
+        self.pidfd.try_clone()
+    }
+
+    /// Ends the process: in order if it answers, else at once.
+    pub(super) fn end(mut self, in_order: bool) {
+        if in_order && self.call(WiresRequest::Stop, &[]).is_ok() {
+            self.wait(GRACE);
+        }
+        // An error means that it has ended.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.wait(GRACE);
+        // An adopted process may be no child of this one.
+        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    }
+
+    fn wait(&self, time: Duration) {
+        let timeout = Timespec::try_from(time).ok();
+        let _ = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], timeout.as_ref());
+    }
+}

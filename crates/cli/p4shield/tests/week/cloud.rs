@@ -1,28 +1,23 @@
-//! An operator's week in fast motion: the configuration changes in random order while real switches carry
-//! pings and TCP. The tenants that a change does not concern lose nothing.
-//!
-//! `P4SHIELD_CHANGES` sets the number of changes for each attachment, `P4SHIELD_SEED` their order.
+//! A cloud: machines, a switch or wires between them, and a daemon.
 
-mod common;
-
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-use common::{code, p4shield, stderr, stdout};
+use crate::common::{code, p4shield, stderr, stdout};
+use crate::configuration::{Attachment, Configuration};
 use p4shield_testbed::{Guarded, NetNs, OpenVswitch, Switch, leftover, process, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// One cloud at a time: each has a polling switch.
-static ONE: Mutex<()> = Mutex::new(());
+pub(crate) static ONE: Mutex<()> = Mutex::new(());
 
 /// The machines: name, interface on the host, address. The first is no VM.
-const MACHINES: [(&str, &str, &str); 5] = [
+pub(crate) const MACHINES: [(&str, &str, &str); 5] = [
     ("client", "c0", "10.9.6.9"),
     ("web", "a0", "10.9.6.1"),
     ("app", "a1", "10.9.6.2"),
@@ -45,154 +40,24 @@ control d(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.etherne
 ubpf(p(), c(), d()) main;
 ";
 
-/// What connects the machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attachment {
-    Xsk,
-    Dpdk,
-    Wire,
-}
-
-impl Attachment {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Xsk => "xsk",
-            Self::Dpdk => "dpdk",
-            Self::Wire => "wire",
-        }
-    }
-
-    /// The name of a machine's port in the configuration.
-    fn port(self, interface: &str) -> String {
-        if self == Self::Dpdk { format!("net_af_packet_{interface}") } else { interface.to_owned() }
-    }
-}
-
-/// What an operator may change; db is bob's and never changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Configuration {
-    deadline: u32,
-    fail: &'static str,
-    max_held: u32,
-    program: usize,
-    alias: bool,
-    app: bool,
-    carol: bool,
-    uplink: bool,
-    budget: u32,
-}
-
-impl Configuration {
-    const START: Self = Self {
-        deadline: 500,
-        fail: "drop",
-        max_held: 4096,
-        program: 0,
-        alias: false,
-        app: false,
-        carol: false,
-        uplink: false,
-        budget: 100_000,
-    };
-
-    /// Changes one thing at random; returns whether alice's P4 VM must restart for it.
-    fn change(&mut self, random: &mut u64, gentle: bool) -> bool {
-        let mut below = |n: u64| {
-            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (*random >> 33) % n
-        };
-        match below(if gentle { 8 } else { 9 }) {
-            0 => self.deadline = 400 + below(200) as u32,
-            1 => self.fail = if self.fail == "drop" { "pass" } else { "drop" },
-            2 => self.max_held = 512 << below(4),
-            3 => self.program = 1 - self.program,
-            4 => self.alias = !self.alias,
-            5 => self.app = !self.app,
-            6 => self.carol = !self.carol,
-            7 => self.uplink = !self.uplink,
-            _ => {
-                self.budget += 1;
-                return true;
-            }
-        }
-        false
-    }
-
-    fn text(&self, attachment: Attachment) -> String {
-        let tenant = |name: &str, settings: &str| {
-            format!("[[tenant]]\nname = \"{name}\"\ndeadline = \"500ms\"\n{settings}")
-                .replace(if settings.contains("deadline") { "deadline = \"500ms\"\n" } else { "\0" }, "")
-        };
-        let vm = |name: &str, addresses: &str, program: usize| {
-            format!(
-                "[[tenant.vm]]\nname = \"{name}\"\naddresses = [{addresses}]\n\
-                 ingress = [\"program{program}.o\"]\negress = [\"program0.o\"]\n"
-            )
-        };
-        let Self { deadline, fail, max_held, program, budget, .. } = self;
-        let mut text = format!(
-            "attachment = \"{}\"\n[daemon]\nsocket = \"p4shield.sock\"\nattach_socket = \"attach.sock\"\n",
-            attachment.name()
-        );
-        text += &tenant("bob", "");
-        text += &vm("db", "\"10.9.6.3\"", 0);
-        if self.carol {
-            text += &tenant("carol", "fail = \"pass\"\n");
-            text += &vm("mail", "\"10.9.6.4\"", 1);
-        }
-        text += &tenant(
-            "alice",
-            &format!(
-                "deadline = \"{deadline}ms\"\nfail = \"{fail}\"\nmax_held = {max_held}\nbudget = {budget}\n"
-            ),
-        );
-        let alias = if self.alias { "\"10.9.6.1\", \"10.9.6.101\"" } else { "\"10.9.6.1\"" };
-        text += &vm("web", alias, *program);
-        if self.app {
-            text += &vm("app", "\"10.9.6.2\"", *program);
-        }
-        let mut ends = vec![("b0", "bob", "db"), ("a0", "alice", "web")];
-        ends.extend(self.app.then_some(("a1", "alice", "app")));
-        ends.extend(self.carol.then_some(("d0", "carol", "mail")));
-        for (interface, tenant, vm) in ends {
-            text += &match attachment {
-                Attachment::Wire => format!(
-                    "[[wire]]\nvm_interface = \"{interface}\"\nswitch_interface = \"{interface}-sw\"\n"
-                ),
-                _ => format!("[[port]]\nname = \"{}\"\n", attachment.port(interface)),
-            };
-            text += &format!("tenant = \"{tenant}\"\nvm = \"{vm}\"\n");
-        }
-        if attachment != Attachment::Wire {
-            let others = [("c0", true), ("a1", !self.app), ("d0", !self.carol)];
-            for (interface, _) in others.into_iter().filter(|(_, listed)| *listed) {
-                let role = if interface == "c0" && self.uplink { "uplink" } else { "shared" };
-                let name = attachment.port(interface);
-                text += &format!("[[port]]\nname = \"{name}\"\nrole = \"{role}\"\n");
-            }
-        }
-        text
-    }
-}
-
 /// The switch of a cloud.
-enum Carrier {
+pub(crate) enum Carrier {
     Ovs(OpenVswitch),
     Bridge,
 }
 
 /// Fields are dropped in order: the switch before the namespaces that it is connected to.
-struct Cloud {
+pub(crate) struct Cloud {
     carrier: Carrier,
-    daemon: Guarded,
+    pub(crate) daemon: Guarded,
     attachment: Attachment,
     machines: Vec<NetNs>,
-    _host: NetNs,
-    folder: TempDir,
+    host: NetNs,
+    pub(crate) folder: TempDir,
 }
 
 impl Cloud {
-    fn start(attachment: Attachment) -> Self {
+    pub(crate) fn start(attachment: Attachment) -> Self {
         let folder = leftover::folder("week").unwrap();
         let at = |name: &str| folder.path().join(name);
         for (n, kind) in ["0x9998", "0x9999"].into_iter().enumerate() {
@@ -206,13 +71,10 @@ impl Cloud {
         std::fs::write(&config, Configuration::START.text(attachment)).unwrap();
         let host = NetNs::create("week").unwrap();
         let machines = MACHINES.iter().map(|m| machine(&host, m, attachment)).collect();
-        let mut command = host.command(env!("CARGO_BIN_EXE_p4shield"));
-        command.arg("run").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(std::fs::File::create(at("daemon.log")).unwrap());
-        let daemon = Guarded::spawn(&mut command).unwrap();
+        let daemon = daemon(&host, folder.path());
         wait_until("the daemon's socket", 60, || at("p4shield.sock").exists()).unwrap();
         let carrier = carrier(&host, attachment, &config);
-        let cloud = Self { carrier, daemon, attachment, machines, _host: host, folder };
+        let cloud = Self { carrier, daemon, attachment, machines, host, folder };
         for address in ["10.9.6.1", "10.9.6.3"] {
             cloud.wait("a ping", || cloud.ping(address));
         }
@@ -220,7 +82,20 @@ impl Cloud {
         cloud
     }
 
-    fn wait(&self, what: &str, done: impl FnMut() -> bool) {
+    /// Kills the daemon, and starts another.
+    pub(crate) fn kill_daemon(&mut self) {
+        kill_process(self.daemon.pid(), Signal::KILL).unwrap();
+        wait_until("the daemon's end", 60, || self.daemon.ended().is_some()).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        self.daemon = daemon(&self.host, self.folder.path());
+        let pid = self.daemon.pid().as_raw_pid();
+        self.wait("the next daemon", || {
+            let status = self.p4shield("status", &["--json"]).1;
+            serde_json::from_str::<Value>(&status).is_ok_and(|s| s["pid"] == pid)
+        });
+    }
+
+    pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> bool) {
         wait_until(what, 60, done).unwrap_or_else(|e| {
             let log = std::fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
             let said = if let Carrier::Ovs(switch) = &self.carrier { switch.log() } else { String::new() };
@@ -234,18 +109,18 @@ impl Cloud {
     }
 
     /// Runs a client of the daemon. Returns exit code and output.
-    fn p4shield(&self, command: &str, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn p4shield(&self, command: &str, arguments: &[&str]) -> (i32, String) {
         let socket = self.folder.path().join("p4shield.sock").display().to_string();
         let output = p4shield(&[&[command, "--socket", &socket], arguments].concat());
         (code(&output), stdout(&output) + &stderr(&output))
     }
 
-    fn ping(&self, address: &str) -> bool {
+    pub(crate) fn ping(&self, address: &str) -> bool {
         process::run(self.machines[0].command("ping").args(["-c1", "-W2", address])).is_ok()
     }
 
     /// Pings an address 50 times a second until the value is asked for the result.
-    fn pings(&self, address: &str) -> Pings {
+    pub(crate) fn pings(&self, address: &str) -> Pings {
         let log = self.folder.path().join(format!("ping-{address}"));
         let mut command = self.machines[0].command("ping");
         command.args(["-i", "0.02", address]).stdout(std::fs::File::create(&log).unwrap());
@@ -253,7 +128,7 @@ impl Cloud {
     }
 
     /// TCP from the client to bob's VM.
-    fn stream(&self) -> [Guarded; 2] {
+    pub(crate) fn stream(&self) -> [Guarded; 2] {
         let db = &self.machines[3];
         let server = Guarded::spawn(db.command("iperf3").arg("-s").stdout(Stdio::null())).unwrap();
         wait_until("iperf3", 60, || {
@@ -265,32 +140,9 @@ impl Cloud {
         [Guarded::spawn(client.stdout(Stdio::null())).unwrap(), server]
     }
 
-    /// Changes the configuration under pings and TCP.
-    fn change_often(
-        &self,
-        configuration: &mut Configuration,
-        random: &mut u64,
-        (changes, gentle): (u64, bool),
-    ) -> Phase {
-        let (bob, alice, stream) = (self.pings("10.9.6.3"), self.pings("10.9.6.1"), self.stream());
-        std::thread::sleep(Duration::from_millis(200));
-        // The first packets may come before the P4 VM has its channels.
-        let before = self.drops("bob");
-        let mut restarts = 0;
-        for _ in 0..changes {
-            restarts += u64::from(configuration.change(random, gentle));
-            self.reload(configuration);
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let (bob, alice) = (bob.end(), alice.end());
-        drop(stream);
-        let bobs_drops = Some(self.drops("bob")).filter(|drops| *drops != before).unwrap_or_default();
-        Phase { restarts, bob, alice, bobs_drops }
-    }
-
     /// Returns why packets of a tenant were dropped, but for its program and for deadlines, which a busy
     /// machine misses.
-    fn drops(&self, tenant: &str) -> String {
+    pub(crate) fn drops(&self, tenant: &str) -> String {
         let metrics = self.p4shield("metrics", &[]).1;
         let of = |line: &&str| {
             let excused = ["program", "deadline"].map(|r| format!("reason=\"{r}\""));
@@ -302,7 +154,7 @@ impl Cloud {
         metrics.lines().filter(of).collect::<Vec<_>>().join("\n")
     }
 
-    fn reload(&self, configuration: &Configuration) {
+    pub(crate) fn reload(&self, configuration: &Configuration) {
         std::fs::write(self.folder.path().join("p4shield.toml"), configuration.text(self.attachment))
             .unwrap();
         let (code, text) = self.p4shield("reload", &[]);
@@ -310,7 +162,7 @@ impl Cloud {
     }
 
     /// Asserts that status and metrics agree with the configuration.
-    fn agrees(&self, configuration: &Configuration) {
+    pub(crate) fn agrees(&self, configuration: &Configuration) {
         assert_eq!(
             self.p4shield("reload", &["--dry-run"]),
             (0, "the configuration is in force already\n".to_owned())
@@ -363,7 +215,15 @@ impl Cloud {
     }
 }
 
-fn text(value: &Value) -> &str {
+/// Starts a daemon, whose log is appended to that of the one before.
+fn daemon(host: &NetNs, folder: &Path) -> Guarded {
+    let mut command = host.command(env!("CARGO_BIN_EXE_p4shield"));
+    command.arg("run").arg("--config").arg(folder.join("p4shield.toml"));
+    let log = std::fs::File::options().create(true).append(true).open(folder.join("daemon.log")).unwrap();
+    Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log)).unwrap()
+}
+
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -416,25 +276,15 @@ fn carrier(host: &NetNs, attachment: Attachment, config: &Path) -> Carrier {
     }
 }
 
-/// What happened during changes: pings that were answered and lost, and drops that no machine's load
-/// explains.
-#[derive(Debug)]
-struct Phase {
-    restarts: u64,
-    bob: (usize, usize),
-    alice: (usize, usize),
-    bobs_drops: String,
-}
-
 /// Running pings.
-struct Pings {
+pub(crate) struct Pings {
     process: Guarded,
     log: PathBuf,
 }
 
 impl Pings {
     /// Ends them. Returns how many were answered, and how many before the last answer were not.
-    fn end(mut self) -> (usize, usize) {
+    pub(crate) fn end(mut self) -> (usize, usize) {
         kill_process(self.process.pid(), Signal::INT).unwrap();
         wait_until("the end of ping", 60, || self.process.ended().is_some()).unwrap();
         let text = std::fs::read_to_string(&self.log).unwrap();
@@ -445,66 +295,11 @@ impl Pings {
     }
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
-}
-
-/// Changes the configuration many times.
-#[allow(clippy::print_stdout, reason = "the figures are of interest")]
-fn week(attachment: Attachment) {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cloud = Cloud::start(attachment);
-    let (changes, seed) = (number("P4SHIELD_CHANGES", 40), number("P4SHIELD_SEED", 7));
-    let (mut random, mut configuration) = (seed, Configuration::START);
-    let daemon = cloud.daemon.pid();
-    for gentle in [true, false] {
-        // A machine that is busy with other work loses pings without the daemon's doing.
-        let mut attempts = (0..3).map(|_| {
-            let phase = cloud.change_often(&mut configuration, &mut random, (changes / 2, gentle));
-            println!("{attachment:?}, seed {seed}, {} changes: {phase:?}", changes / 2);
-            assert!(phase.bob.0 as u64 > changes / 2, "{phase:?}");
-            assert_eq!(phase.bobs_drops, "", "{phase:?}");
-            cloud.agrees(&configuration);
-            phase
-        });
-        assert!(attempts.any(|p| p.bob.1 == 0 && (p.restarts > 0 || p.alice.1 == 0)), "pings were lost");
-    }
-    for (address, present) in
-        [("10.9.6.1", true), ("10.9.6.2", configuration.app), ("10.9.6.4", configuration.carol)]
-    {
-        if present {
-            cloud.wait("a ping at the end", || cloud.ping(address));
-        }
-    }
-    assert!(Command::new("kill").args(["-0", &daemon.as_raw_pid().to_string()]).status().unwrap().success());
-}
-
-fn usable(switch: Result<(), String>) -> bool {
+pub(crate) fn usable(switch: Result<(), String>) -> bool {
     let switch = switch.map_err(|why| p4shield_need::skip("openvswitch", why)).is_ok();
     let stream = process::find("iperf3").is_some();
     if !stream {
         p4shield_need::skip("iperf3", "iperf3 is not installed");
     }
     switch && stream
-}
-
-#[test]
-fn a_week_of_changes_over_af_xdp_costs_others_nothing() {
-    if usable(OpenVswitch::usable()) {
-        week(Attachment::Xsk);
-    }
-}
-
-#[test]
-fn a_week_of_changes_over_dpdk_costs_others_nothing() {
-    if usable(OpenVswitch::usable()) {
-        week(Attachment::Dpdk);
-    }
-}
-
-#[test]
-fn a_week_of_changes_on_wires_costs_others_nothing() {
-    if usable(p4shield_testbed::usable()) {
-        week(Attachment::Wire);
-    }
 }

@@ -1,0 +1,94 @@
+//! The daemon is killed and upgraded under load.
+
+use crate::cloud::{Cloud, ONE, usable};
+use crate::configuration::{Attachment, Configuration};
+use crate::number;
+use p4shield_testbed::{OpenVswitch, wait_until};
+use serde_json::Value;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// What happened: pings of two VMs that were answered and lost, and drops that no machine's load explains.
+#[derive(Debug)]
+struct Phase {
+    bob: (usize, usize),
+    alice: (usize, usize),
+    drops: [String; 2],
+}
+
+impl Cloud {
+    /// Returns the processes of the P4 VMs.
+    fn p4vms(&self) -> Vec<i64> {
+        let status: Value = serde_json::from_str(&self.p4shield("status", &["--json"]).1).unwrap();
+        let tenants = status["tenants"].as_array().cloned().unwrap_or_default();
+        tenants.iter().filter_map(|t| t["pid"].as_i64()).collect()
+    }
+
+    /// Kills and upgrades the daemon by turns under pings and TCP.
+    fn replace_daemon_often(&mut self, times: u64) -> Phase {
+        let (bob, alice, stream) = (self.pings("10.9.6.3"), self.pings("10.9.6.1"), self.stream());
+        std::thread::sleep(Duration::from_millis(200));
+        let drops = |cloud: &Self| ["bob", "alice"].map(|tenant| cloud.drops(tenant));
+        let (before, p4vms) = (drops(self), self.p4vms());
+        for _ in 0..times {
+            let (code, text) = self.p4shield("upgrade", &[]);
+            assert_eq!(code, 0, "{text}");
+            assert!(text.contains("2 P4 VMs adopted"), "{text}");
+            self.kill_daemon();
+            self.wait("all problems to end", || self.p4shield("status", &[]).0 == 0);
+            assert_eq!(self.p4vms(), p4vms, "the P4 VMs go on");
+        }
+        let (bob, alice) = (bob.end(), alice.end());
+        drop(stream);
+        let drops = Some(drops(self)).filter(|drops| *drops != before).unwrap_or_default();
+        Phase { bob, alice, drops }
+    }
+}
+
+/// Kills and upgrades the daemon many times.
+#[allow(clippy::print_stdout, reason = "the figures are of interest")]
+fn replacements(attachment: Attachment) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cloud = Cloud::start(attachment);
+    let times = number("P4SHIELD_KILLS", 5);
+    // A machine that is busy with other work loses pings without the daemon's doing.
+    let mut attempts = (0..3).map(|_| {
+        let phase = cloud.replace_daemon_often(times);
+        println!("{attachment:?}, killed and upgraded {times} times: {phase:?}");
+        assert_eq!(phase.drops, ["", ""], "a policy judged packets");
+        phase
+    });
+    assert!(attempts.any(|p| p.bob.1 == 0 && p.alice.1 == 0), "pings were lost");
+    cloud.agrees(&Configuration::START);
+    let p4vms = cloud.p4vms();
+    let status = cloud.daemon.stop().expect("the daemon ends by itself");
+    assert!(status.success(), "{status:?}");
+    let runs = |pid: &i64| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains("State:") && !status.contains("State:\tZ")
+    };
+    wait_until("the end of the P4 VMs", 60, || !p4vms.iter().any(runs)).unwrap();
+    let left = |name: &str| cloud.folder.path().join(name).exists();
+    assert!(!left("p4shield.sock.p4vms") && !left("p4shield.sock"), "files are left over");
+}
+
+#[test]
+fn kills_and_upgrades_cost_af_xdp_switches_nothing() {
+    if usable(OpenVswitch::usable()) {
+        replacements(Attachment::Xsk);
+    }
+}
+
+#[test]
+fn kills_and_upgrades_cost_dpdk_switches_nothing() {
+    if usable(OpenVswitch::usable()) {
+        replacements(Attachment::Dpdk);
+    }
+}
+
+#[test]
+fn kills_and_upgrades_cost_wires_nothing() {
+    if usable(p4shield_testbed::usable()) {
+        replacements(Attachment::Wire);
+    }
+}

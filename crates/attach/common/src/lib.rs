@@ -21,10 +21,12 @@
 //!
 //! # Promises
 //!
-//! * **The switch never waits** for the daemon. Without a daemon no tenant has a P4 VM, and its `fail`
-//!   policy applies; the library knows tenants and policies from the configuration file.
-//! * **Everything recovers.** When the daemon is back, the library reports all ports, lanes and notices
-//!   again, and the daemon sends each lane its channels again. The tenants of a new configuration
+//! * **The switch never waits** for the daemon. Channels to P4 VMs that outlive their daemon stay; where
+//!   there is none, the tenant's `fail` policy applies. The library knows tenants and policies from the
+//!   configuration file.
+//! * **Everything recovers.** When the next daemon is there, the library reports all ports, lanes and notices
+//!   again, with the channels that still work. The daemon keeps those of P4 VMs that it adopts, and sends the
+//!   lanes other channels in place of the rest. The tenants of a new configuration
 //!   replace the known ones; packets that lanes hold then get their old tenant's policy, and no order
 //!   is promised between packets before and after.
 //! * **Neither side trusts the other.** Messages ([`message`]) are bounded and checked, and their

@@ -46,10 +46,10 @@ impl ControlSession {
         &mut self,
         start_worker: impl FnOnce(&Hello) -> bool,
     ) -> Result<bool, SocketError> {
-        let (id, hello, mut descriptors) = match self.receive()? {
+        let (id, hello, mut descriptors) = match receive(&mut self.socket)? {
             (Envelope { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
             (Envelope { id, .. }, _) => {
-                self.reply(id, Reply::Failed("the first message must be Hello".to_owned()))?;
+                answer(&self.socket, id, Reply::Failed("the first message must be Hello".to_owned()))?;
                 return Ok(false);
             }
         };
@@ -62,7 +62,7 @@ impl ControlSession {
             Err(e) => Reply::Failed(e),
         };
         let started = matches!(reply, Reply::Hello { .. });
-        self.reply(id, reply)?;
+        answer(&self.socket, id, reply)?;
         Ok(started)
     }
 
@@ -81,13 +81,13 @@ impl ControlSession {
 
     fn serve_daemon(&mut self) -> Result<Ended, SocketError> {
         loop {
-            let (envelope, descriptors) = match self.receive() {
+            let (envelope, descriptors) = match receive(&mut self.socket) {
                 Err(SocketError::Closed) => return Ok(Ended::Lost),
                 other => other?,
             };
             let stop = envelope.body == Request::Stop;
             let reply = self.execute(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
-            match self.reply(envelope.id, reply) {
+            match answer(&self.socket, envelope.id, reply) {
                 Err(SocketError::Closed) if !stop => return Ok(Ended::Lost),
                 Err(SocketError::Closed) | Ok(()) => {}
                 Err(e) => return Err(e),
@@ -115,10 +115,12 @@ impl ControlSession {
         let Some(end) = self.door.as_ref().map(|door| Instant::now() + door.patience) else { return false };
         // The daemon that is gone cannot commit them.
         self.handler.discard_staged();
-        while let Some(socket) = self.door.as_ref().and_then(|door| door.accept(end)) {
-            self.socket = socket;
-            match self.handle_adopt() {
-                Ok(true) => return true,
+        while let Some(mut socket) = self.door.as_ref().and_then(|door| door.accept(end)) {
+            match self.handle_adopt(&mut socket) {
+                Ok(true) => {
+                    self.socket = socket;
+                    return true;
+                }
                 Ok(false) => {}
                 // To a log that may be gone; the next connection may be better.
                 Err(error) => last_words::report(&error),
@@ -128,9 +130,9 @@ impl ControlSession {
     }
 
     /// Answers a daemon's first message, which must be `Adopt`. Returns whether it has adopted the P4 VM.
-    fn handle_adopt(&mut self) -> Result<bool, SocketError> {
-        self.socket.wait(Some(GREETING))?;
-        let (Envelope { id, body }, descriptors) = self.receive()?;
+    fn handle_adopt(&self, socket: &mut Socket) -> Result<bool, SocketError> {
+        socket.wait(Some(GREETING))?;
+        let (Envelope { id, body }, descriptors) = receive(socket)?;
         let reply = match body {
             Request::Adopt { version: PROTOCOL_VERSION } => {
                 descriptors.iter().for_each(last_words::send_to);
@@ -142,45 +144,46 @@ impl ControlSession {
             _ => Reply::Failed("the first message must be Adopt".to_owned()),
         };
         let adopted = matches!(reply, Reply::Hello { .. });
-        self.reply(id, reply)?;
+        answer(socket, id, reply)?;
         Ok(adopted)
     }
+}
 
-    /// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not
-    /// belong to the request.
-    fn receive(&mut self) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
-        loop {
-            let message = match self.socket.receive() {
-                Err(SocketError::Cut) => {
-                    self.reply(0, Reply::Failed(SocketError::Cut.to_string()))?;
-                    continue;
-                }
-                other => other?,
-            };
-            match decode::<Request>(&message.bytes) {
-                Ok(envelope) if envelope.body.descriptors() == message.descriptors.len() => {
-                    return Ok((envelope, message.descriptors));
-                }
-                Ok(envelope) => {
-                    let (expected, got) = (envelope.body.descriptors(), message.descriptors.len());
-                    self.reply(
-                        envelope.id,
-                        Reply::Failed(format!("the request needs {expected} descriptors, but {got} arrived")),
-                    )?;
-                }
-                Err(e) => self.reply(0, Reply::Failed(e.to_string()))?,
+/// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not
+/// belong to the request.
+fn receive(socket: &mut Socket) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
+    loop {
+        let message = match socket.receive() {
+            Err(SocketError::Cut) => {
+                answer(socket, 0, Reply::Failed(SocketError::Cut.to_string()))?;
+                continue;
             }
+            other => other?,
+        };
+        match decode::<Request>(&message.bytes) {
+            Ok(envelope) if envelope.body.descriptors() == message.descriptors.len() => {
+                return Ok((envelope, message.descriptors));
+            }
+            Ok(envelope) => {
+                let (expected, got) = (envelope.body.descriptors(), message.descriptors.len());
+                answer(
+                    socket,
+                    envelope.id,
+                    Reply::Failed(format!("the request needs {expected} descriptors, but {got} arrived")),
+                )?;
+            }
+            Err(e) => answer(socket, 0, Reply::Failed(e.to_string()))?,
         }
     }
+}
 
-    fn reply(&self, id: u32, body: Reply) -> Result<(), SocketError> {
-        let bytes = match encode(&Envelope { id, body }) {
-            Err(SocketError::TooLong { len }) => encode(&Envelope {
-                id,
-                body: Reply::Failed(format!("the answer is too long ({len} bytes); request fewer entries")),
-            }),
-            other => other,
-        };
-        self.socket.send(&bytes?, &[])
-    }
+fn answer(socket: &Socket, id: u32, body: Reply) -> Result<(), SocketError> {
+    let bytes = match encode(&Envelope { id, body }) {
+        Err(SocketError::TooLong { len }) => encode(&Envelope {
+            id,
+            body: Reply::Failed(format!("the answer is too long ({len} bytes); request fewer entries")),
+        }),
+        other => other,
+    };
+    socket.send(&bytes?, &[])
 }

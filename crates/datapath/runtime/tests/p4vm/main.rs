@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
 mod changes;
+mod door;
 mod programs;
 mod rig;
 mod tests;
@@ -34,7 +35,12 @@ fn main() {
     }
     let filter = args.iter().skip(1).find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
     let mut failed = 0;
-    for (name, test) in tests::TESTS.iter().chain(changes::TESTS).filter(|(name, _)| name.contains(&filter)) {
+    for (name, test) in tests::TESTS
+        .iter()
+        .chain(changes::TESTS)
+        .chain(door::TESTS)
+        .filter(|(name, _)| name.contains(&filter))
+    {
         let ok = std::panic::catch_unwind(test).is_ok();
         println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
         failed += i32::from(!ok);

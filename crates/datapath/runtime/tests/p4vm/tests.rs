@@ -38,7 +38,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("machine_code_lies_where_no_channel_can_be", machine_code_lies_where_no_channel_can_be),
     ("it_ends_when_its_host_closes_the_connection", it_ends_when_its_host_closes_the_connection),
     ("it_ends_when_its_verifier_is_lost", it_ends_when_its_verifier_is_lost),
-    ("it_ends_with_the_thread_that_started_it", it_ends_with_its_starter),
 ];
 
 fn programs_judge_packets() {
@@ -482,15 +481,6 @@ fn it_ends_when_its_host_closes_the_connection() {
         status.is_some()
     });
     assert_eq!(status.unwrap().exit_status(), Some(0), "it ends by itself: {status:?}");
-}
-
-fn it_ends_with_its_starter() {
-    let rig = std::thread::spawn(|| {
-        let rig = Rig::with_vm();
-        std::mem::ManuallyDrop::new(rig)
-    });
-    let rig = rig.join().unwrap();
-    wait_for("the end", || ended(rig.pid).is_some());
 }
 
 /// Reaps a child of this process and returns how it ended, if it has ended.

@@ -80,6 +80,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         let moved = unsafe { libc::mremap(code_area(), PAGE, 1 << 30, flags) };
         if moved == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }),
+    attack("replacing_a_descriptor", false, EVERY, replace_a_descriptor),
     attack("punching_a_hole_into_the_channel", false, EVERY, |p| p.channel.advise(libc::MADV_REMOVE)),
     attack("advising_against_huge_pages", false, EVERY, |p| p.channel.advise(libc::MADV_NOHUGEPAGE)),
     attack("moving_sleepers_to_another_futex", false, EVERY, |p| p.channel.futex(libc::FUTEX_REQUEUE)),
@@ -213,6 +214,14 @@ fn use_a_leaked_descriptor(p: &Prepared) -> io::Result<()> {
     let result = file.read(&mut [0; 8]).map(drop);
     std::mem::forget(file);
     result
+}
+
+/// Replaces a descriptor other than standard error, such as a channel's.
+fn replace_a_descriptor(_: &Prepared) -> io::Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    return call(libc::SYS_dup2, [2, 100, 0]);
+    #[cfg(not(target_arch = "x86_64"))]
+    call(libc::SYS_dup3, [2, 100, 0])
 }
 
 fn socket(family: i32, kind: i32) -> io::Result<()> {

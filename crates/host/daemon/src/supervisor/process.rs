@@ -23,6 +23,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time to link, verify and compile a program.
 pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for a P4 VM to answer its next daemon: it may be verifying a program.
+const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for the kernel to end a process that was killed.
 const KILLED: Duration = Duration::from_secs(5);
 /// Lines of a P4 VM's standard error that are kept.
@@ -149,9 +151,8 @@ impl Process {
         socket.ask_for_senders().map_err(ClientError::from)?;
         let (stderr_tail, stderr) = StderrTail::new()?;
         let mut client = Client::new(socket);
-        // The P4 VM may be verifying a program.
         let request = Request::Adopt { version: PROTOCOL_VERSION };
-        let reply = client.call(request, &[stderr.as_fd()], VERIFY_TIMEOUT)?;
+        let reply = client.call(request, &[stderr.as_fd()], ADOPT_TIMEOUT)?;
         match (reply, client.peer()) {
             (Reply::Hello { sandbox, .. }, Some(pid)) if pid.as_raw_pid() == identity.pid => {
                 Ok(Self { client, pid, sandbox, identity: Some(*identity), pidfd, stderr_tail })

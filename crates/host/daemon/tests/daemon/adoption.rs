@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_changed_while_there_was_no_daemon_is_applied", changed_meanwhile),
     ("p4_vms_end_if_no_daemon_adopts_them_in_time", expired),
     ("a_p4_vm_that_ended_with_its_daemon_is_replaced", ended_meanwhile),
+    ("a_hung_p4_vm_is_ended_by_the_next_daemon", hung_meanwhile),
     ("a_p4_vm_whose_page_was_replaced_is_not_adopted", page_replaced),
     ("a_daemon_that_ends_in_order_leaves_nothing", nothing_left),
     ("a_new_switch_is_served_by_adopted_p4_vms", new_switch),
@@ -186,7 +187,6 @@ fn ended_meanwhile() {
     switch.is_served();
     let before = pids(&status(&fixture));
     daemon.kill();
-    // Alice's P4 VM has ended, and bob's hangs.
     kill_process(Pid::from_raw(before[ALICE]).unwrap(), Signal::KILL).unwrap();
     assert!(pids_end(&before[..1]));
     let _daemon = Daemon::start(&fixture);
@@ -194,6 +194,22 @@ fn ended_meanwhile() {
     assert!(!now.tenants[ALICE].adopted && now.tenants[BOB].adopted, "{now:#?}");
     switch.is_served();
     switch.flows(BOB, 100);
+}
+
+fn hung_meanwhile() {
+    let fixture = Fixture::new("hung-meanwhile");
+    fixture.config(&text(&fixture));
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
+    let daemon = Daemon::start(&fixture);
+    switch.is_served();
+    let before = pids(&status(&fixture));
+    daemon.kill();
+    kill_process(Pid::from_raw(before[ALICE]).unwrap(), Signal::STOP).unwrap();
+    let _daemon = Daemon::start(&fixture);
+    let now = status(&fixture);
+    assert!(!now.tenants[ALICE].adopted && now.tenants[BOB].adopted, "{now:#?}");
+    assert!(pids_end(&before[..1]));
+    switch.is_served();
 }
 
 fn page_replaced() {

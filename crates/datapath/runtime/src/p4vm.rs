@@ -81,9 +81,9 @@ pub enum P4VmError {
     Socket(#[from] SocketError),
 }
 
-/// Runs a P4 VM until a daemon sends `Stop`, or the daemon closes the connection and no other adopts the P4 VM
-/// in time. Must be called while the process has one thread; returns in another process than the calling
-/// one (see [`sandbox::enter`]).
+/// Runs a P4 VM until a daemon sends `Stop`, or the daemon closes the connection and no other adopts the
+/// P4 VM in time. Must be called while the process has one thread; returns in another process than the
+/// calling one (see [`sandbox::enter`]).
 ///
 /// # Errors
 /// The P4 VM cannot start, or the control socket fails.

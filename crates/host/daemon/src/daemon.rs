@@ -35,7 +35,7 @@ pub struct Daemon {
 }
 
 /// Runs the daemon until SIGTERM or SIGINT. SIGHUP applies changes of the configuration. Adopts the P4 VMs of
-/// a daemon that was killed or upgraded; see [`crate::adoption`].
+/// a daemon that was killed or upgraded.
 /// P4 VMs are started as `BINARY p4vm ...` with this process's own binary.
 ///
 /// # Errors

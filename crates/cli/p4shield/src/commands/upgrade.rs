@@ -100,8 +100,8 @@ fn await_successor(socket: &Path, before: &Status) -> anyhow::Result<Status> {
             }
             _ if Instant::now() < end => std::thread::sleep(RETRY),
             Ok(_) => anyhow::bail!(
-                "the daemon was not replaced within {TIMEOUT:?}, or not all P4 VMs run; see `p4shield status` \
-                 and its log"
+                "the daemon was not replaced within {TIMEOUT:?}, or not all P4 VMs run; see \
+                 `p4shield status` and its log"
             ),
             Err(e) => return Err(e.into()),
         }

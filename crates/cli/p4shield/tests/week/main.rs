@@ -1,5 +1,6 @@
-//! An operator's week in fast motion: the configuration changes in random order, and the daemon is killed and
-//! upgraded, while real switches carry pings and TCP. The tenants that a change does not concern lose nothing.
+//! An operator's week in fast motion: the configuration changes in random order, and the daemon is killed
+//! and upgraded, while real switches carry pings and TCP. The tenants that a change does not concern lose
+//! nothing.
 //!
 //! `P4SHIELD_CHANGES` sets the number of changes for each attachment, `P4SHIELD_SEED` their order,
 //! `P4SHIELD_KILLS` how often the daemon is killed and upgraded.

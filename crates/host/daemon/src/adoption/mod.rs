@@ -1,7 +1,8 @@
-//! What the next daemon needs to adopt this one's P4 VMs and wires: after an upgrade, or after this one was killed.
+//! What the next daemon needs to adopt this one's P4 VMs and wires: after an upgrade, or after this one was
+//! killed.
 //!
-//! P4 VMs outlive their daemon for `daemon.adoption_time`, and so do their channels: mediators and P4 VMs hold
-//! them, not the daemon. Beside the daemon's socket there is a folder that only root may enter:
+//! P4 VMs outlive their daemon for `daemon.adoption_time`, and so do their channels: mediators and P4 VMs
+//! hold them, not the daemon. Beside the daemon's socket there is a folder that only root may enter:
 //!
 //! ```text
 //!   p4shield.sock.p4vms/running.json   the configuration in force, with the numbers of tenants and VMs

@@ -1,6 +1,7 @@
 //! Adoption of the P4 VM that the daemon before this one started, and what the next daemon needs to adopt
 //! this one's.
 
+use super::legacy::Legacy;
 use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process};
 use super::provision;
@@ -12,17 +13,9 @@ use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What the next daemon could adopt.
-#[derive(Debug, Default)]
-pub(super) struct Legacy {
-    /// The record of the running P4 VM.
-    record: Option<P4VmRecord>,
-    /// How long the P4 VM goes on without a daemon.
-    patience: Option<Duration>,
-}
-
 impl SupervisorThread {
-    /// Adopts the tenant's P4 VM, if the daemon before this one left one. One that cannot be adopted is ended.
+    /// Adopts the tenant's P4 VM, if the daemon before this one left one. One that cannot be adopted is
+    /// ended.
     pub(super) fn adopt_process(&mut self) -> Option<Process> {
         let tenant = self.config.tenant.name.clone();
         let record = self.config.adoption.load(&self.name_of_record())?;

@@ -9,7 +9,8 @@
 //!
 //! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
-//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new configuration to the running P4 VM.
+//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new
+//! configuration to the running P4 VM.
 
 mod adopt;
 mod ask;
@@ -19,6 +20,7 @@ mod cores;
 mod epochs;
 mod gate;
 mod inline;
+mod legacy;
 mod pages;
 mod plan;
 mod process;

@@ -1,10 +1,10 @@
 //! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
 
-use super::adopt::Legacy;
 use super::channels::Channels;
 use super::cores::CorePlacement;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
+use super::legacy::Legacy;
 use super::pages::{Page, PageError};
 use super::plan::{self, Plan};
 use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};

@@ -284,8 +284,8 @@ impl SwitchRegistry {
         Some((Arc::clone(peer), id))
     }
 
-    /// Keeps the channel that a lane has to a tenant's P4 VM since before it connected, if `serves` says of its
-    /// number that the P4 VM serves it. Returns the number.
+    /// Keeps the channel that a lane has to a tenant's P4 VM since before it connected, if `serves` says of
+    /// its number that the P4 VM serves it. Returns the number.
     pub(super) fn keep_channel(
         &mut self,
         key: LaneKey,

@@ -1,7 +1,8 @@
 //! End-to-end tests of the daemon: P4 VMs are killed, stopped and corrupted under traffic.
 //!
-//! This binary starts itself as a P4 VM (`p4vm ...`), as the process of wires (`wires`) and as a daemon (`daemon CONFIG [log]`), as `p4shield`
-//! does, and as a switch with a preloaded library (`switch CONFIG PORT`).
+//! This binary starts itself as a P4 VM (`p4vm ...`), as the process of wires (`wires`) and as a daemon
+//! (`daemon CONFIG [log]`), as `p4shield` does, and as a switch with a preloaded library (`switch CONFIG
+//! PORT`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
 

@@ -25,12 +25,15 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    pub(crate) fn admits(&self, uid: u32, gid: u32) -> bool {
+    /// Returns whether this user may connect, with this effective group.
+    #[must_use]
+    pub fn admits(&self, uid: u32, gid: u32) -> bool {
         is_ours(uid) || self.uids.contains(&uid) || self.gids.contains(&gid)
     }
 
     /// Returns the mode of the socket's file: closed to other users unless some are allowed.
-    pub(crate) fn mode(&self) -> Mode {
+    #[must_use]
+    pub fn mode(&self) -> Mode {
         if self.uids.is_empty() && self.gids.is_empty() {
             Mode::from_raw_mode(0o600)
         } else {

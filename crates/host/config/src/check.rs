@@ -191,7 +191,7 @@ impl Checker<'_> {
     }
 
     /// Resolves a path and remembers its place in the file.
-    fn place(&mut self, path: &Spanned<PathBuf>) -> PathBuf {
+    pub(super) fn place(&mut self, path: &Spanned<PathBuf>) -> PathBuf {
         let resolved = self.path(path.as_ref());
         self.source.insert(&resolved, &Problem::at(self.text, path.span(), String::new()));
         resolved
@@ -274,6 +274,7 @@ impl Checker<'_> {
         Tenant {
             name: self.name("tenant", &t.name),
             key_file: t.key_file.as_ref().map(|p| self.place(p)),
+            socket: self.tenant_socket(t),
             fail: self.word(
                 "fail",
                 t.fail.as_ref(),

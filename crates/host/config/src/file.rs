@@ -51,6 +51,11 @@ pub(super) struct Daemon {
 pub(super) struct Tenant {
     pub(super) name: Text,
     pub(super) key_file: Option<Spanned<PathBuf>>,
+    pub(super) socket: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) socket_uids: Vec<u32>,
+    #[serde(default)]
+    pub(super) socket_gids: Vec<u32>,
     pub(super) fail: Option<Text>,
     pub(super) no_program: Option<Text>,
     pub(super) deadline: Option<Spanned<Quantity>>,

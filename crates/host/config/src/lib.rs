@@ -175,6 +175,8 @@ pub struct Tenant {
     pub name: String,
     /// The file that holds its key.
     pub key_file: Option<PathBuf>,
+    /// The socket where the tenant manages its own VMs and programs.
+    pub socket: Option<TenantSocket>,
     /// The policy for packets without a verdict at the deadline.
     pub fail: FailPolicy,
     /// What happens to packets of a direction without a program.
@@ -251,6 +253,17 @@ pub struct Wire {
     pub others: UnownedPolicy,
     /// Whether the VM may send packets with its own source addresses only.
     pub own_addresses_only: bool,
+}
+
+/// The socket of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSocket {
+    /// Its path.
+    pub path: PathBuf,
+    /// Users that may connect, besides root and the daemon's own user.
+    pub uids: Vec<u32>,
+    /// Groups that may connect.
+    pub gids: Vec<u32>,
 }
 
 impl Config {

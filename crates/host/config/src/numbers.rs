@@ -25,6 +25,7 @@ impl Entry for Tenant {
         Self {
             name: String::new(),
             key_file: None,
+            socket: None,
             fail: FailPolicy::Drop,
             no_program: NoProgram::Drop,
             deadline: Duration::ZERO,

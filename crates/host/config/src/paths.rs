@@ -1,7 +1,7 @@
 //! Files that belong to one VM or tenant: no other one may have them.
 
 use super::check::Checker;
-use super::file;
+use super::{TenantSocket, file};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use toml::Spanned;
@@ -14,6 +14,26 @@ impl Checker<'_> {
         self.unshared("page", "what one VM reads or writes there, the other one does, too", pages);
         let keys = file.tenant.iter().filter_map(|t| t.key_file.as_ref());
         self.unshared("key", "a tenant that has it can forge the other one's information", keys);
+        let sockets = file.tenant.iter().filter_map(|t| t.socket.as_ref());
+        self.unshared("socket", "one tenant would manage the other one's programs there", sockets);
+        let daemon = file.daemon.iter();
+        let own: Vec<_> = daemon.flat_map(|d| [&d.socket, &d.attach_socket]).flatten().collect();
+        for socket in file.tenant.iter().filter_map(|t| t.socket.as_ref()) {
+            if own.iter().any(|path| self.path(path) == self.path(socket.as_ref())) {
+                let message = "socket: this is a socket of the daemon; write another path".to_owned();
+                self.problem(socket.span(), message);
+            }
+        }
+    }
+
+    pub(super) fn tenant_socket(&mut self, t: &file::Tenant) -> Option<TenantSocket> {
+        let (uids, gids) = (t.socket_uids.clone(), t.socket_gids.clone());
+        let path = t.socket.as_ref().map(|path| self.place(path));
+        if path.is_none() && !(uids.is_empty() && gids.is_empty()) {
+            let message = "socket_uids and socket_gids need a socket; write socket = \"PATH\"".to_owned();
+            self.problem(t.name.span(), message);
+        }
+        path.map(|path| TenantSocket { path, uids, gids })
     }
 
     fn unshared<'f>(&mut self, what: &str, because: &str, paths: impl Iterator<Item = &'f Spanned<PathBuf>>) {

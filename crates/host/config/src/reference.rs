@@ -166,6 +166,12 @@ const TENANT: &[Key] = &[
     key("key_file", "path", Absent("no key, no pages"), PATH, ALL,
         "The tenant's key, made by `p4shield keygen`, with mode 0600. The tenant's agent and auditor have \
          the same key."),
+    key("socket", "path", Absent("none"), PATH, ALL,
+        "The UNIX socket where the tenant sees its own VMs and replaces its own programs, and nothing else: \
+         see [tenants' sockets](../how-to/tenant-socket.md)."),
+    key("socket_uids", "list of integers", Value("[]"), IDS, ALL,
+        "Users that may connect there, besides root and the daemon's own user."),
+    key("socket_gids", "list of integers", Value("[]"), IDS, ALL, "Groups that may connect there."),
     key("fail", "string", Value("\"drop\""), Words(&["drop", "pass"]), ALL,
         "The policy for packets without a verdict at the deadline, while the P4 VM does not run, and while a \
          configured program does not run: it is missing or refused."),

@@ -32,6 +32,7 @@ impl DaemonState {
         let mut problems = problems::of_tenants(&running.config, &tenants);
         problems.extend(problems::of_wires(&running.config, &wires));
         problems.extend(switches.problems);
+        problems.extend(self.tenant_sockets().problems());
         self.watched.stamp(&mut problems);
         let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
         Status {

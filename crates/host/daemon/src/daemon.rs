@@ -149,6 +149,7 @@ impl Daemon {
             starter,
             doorbells,
             http: Mutex::new(None),
+            tenant_sockets: Mutex::default(),
             reloading: Mutex::new(()),
             watched: Arc::clone(&watched),
             started_ms: now_ms(),
@@ -160,7 +161,10 @@ impl Daemon {
         let watcher = Watcher::start(watched, move || looked_at.status().problems);
         let watcher = watcher.map_err(DaemonError::Watcher)?;
         *state.http() = metrics.map(|a| http::Server::start(a, &state)).transpose()?;
-        let api = api::Server::start(listener, Arc::clone(&state))?;
+        let running = state.running();
+        state.tenant_sockets().update(&running.config, &state);
+        let failed = DaemonError::listen(&running.config.daemon.socket);
+        let api = api::Server::start(listener, api::Operator(Arc::clone(&state))).map_err(failed)?;
         Ok(Self { _watcher: watcher, state, _api: api })
     }
 
@@ -192,8 +196,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Its thread must not be the last to hold the state.
+        // Their threads must not be the last to hold the state.
         drop(self.state.http().take());
+        drop(std::mem::take(&mut *self.state.tenant_sockets()));
         // All stop at once, so that the slowest determines the time.
         let supervisors = self.state.running().supervisors;
         supervisors.iter().flatten().for_each(|supervisor| supervisor.request_stop());

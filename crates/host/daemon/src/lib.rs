@@ -18,6 +18,7 @@
 //! | programs that commands loaded | `programs` |
 //! | wires | `wires` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
+//! | the operator's socket and those of tenants | `api` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
 //! | what is wrong | `problem` (types), `problems` (tenants and wires), `switches` (switches and ports) |
 //! | log lines about problems that begin and end | `watch`, `refusal` (refused programs) |

@@ -61,11 +61,13 @@ pub enum ProblemKind {
     VmWithoutPort,
     /// No entry of the configuration names a port of the switch.
     PortUnconfigured,
+    /// The socket of a tenant cannot be opened.
+    TenantSocket,
 }
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::P4vmDown,
         Self::NoChannel,
         Self::CoreShared,
@@ -91,6 +93,7 @@ impl ProblemKind {
         Self::IfaceIdUnbound,
         Self::VmWithoutPort,
         Self::PortUnconfigured,
+        Self::TenantSocket,
     ];
 
     /// Returns the name in JSON, metrics and logs.
@@ -122,6 +125,7 @@ impl ProblemKind {
             Self::IfaceIdUnbound => "iface_id_unbound",
             Self::VmWithoutPort => "vm_without_port",
             Self::PortUnconfigured => "port_unconfigured",
+            Self::TenantSocket => "tenant_socket",
         }
     }
 

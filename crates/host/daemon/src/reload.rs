@@ -73,6 +73,8 @@ impl DaemonState {
         }
         let report = reload.complete(report);
         reload.apply()?;
+        let config = self.running().config;
+        self.tenant_sockets().update(&config, self);
         self.serve_metrics()?;
         Ok(report)
     }

@@ -3,6 +3,7 @@
 //! [`crate::reload`] builds on this to apply a changed configuration; [`crate::collect_status`] reads it.
 
 use crate::adoption::AdoptionFolder;
+use crate::api::TenantSockets;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::{self, Config, Placement};
@@ -105,6 +106,8 @@ pub(crate) struct DaemonState {
     pub(crate) doorbells: Arc<Mutex<Vec<Arc<Doorbell>>>>,
     /// The server of metrics.
     pub(crate) http: Mutex<Option<http::Server>>,
+    /// The sockets of tenants.
+    pub(crate) tenant_sockets: Mutex<TenantSockets>,
     /// Held during a reload: one at a time.
     pub(crate) reloading: Mutex<()>,
     /// The problems that were seen before, for their beginnings and for the log.
@@ -128,6 +131,11 @@ impl DaemonState {
         self.http.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the sockets of tenants.
+    pub(crate) fn tenant_sockets(&self) -> MutexGuard<'_, TenantSockets> {
+        self.tenant_sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts another configuration in force.
     pub(crate) fn set_running(&self, running: Running) {
         let doorbells = running.supervisors.iter().flatten().map(|s| s.doorbell()).collect();
@@ -139,8 +147,7 @@ impl DaemonState {
     fn find(&self, target: &Target<'_>) -> Result<Found, String> {
         let running = self.running();
         let Target { tenant, vm, direction } = *target;
-        let (number, found) =
-            running.config.tenant(tenant).ok_or_else(|| format!("there is no tenant {tenant:?}"))?;
+        let (number, found) = running.config.tenant(tenant).ok_or_else(|| Self::no_tenant(tenant))?;
         let found_vm = found.numbered_vms().find(|(_, v)| v.name == vm);
         let (v, _) = found_vm.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
         let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
@@ -150,26 +157,33 @@ impl DaemonState {
         Ok(Found { key: ProgramKey::new(&tenant.name, vm, direction), tenant, vm: v, direction, supervisor })
     }
 
-    /// Replaces a program by the one that the objects in `files` link to, or unloads it if there are none. It
-    /// stays in force until a command reverts it; if `temporary`, until the next reload or restart.
-    pub(crate) fn load(
-        &self,
-        target: &Target<'_>,
-        files: &[PathBuf],
-        (uid, temporary): (u32, bool),
-    ) -> Result<Loaded, String> {
+    /// Returns the error for a tenant that does not exist.
+    pub(crate) fn no_tenant(name: &str) -> String {
+        format!("there is no tenant {name:?}")
+    }
+
+    /// Replaces a program, or unloads it if the request has no objects. The program stays in force until a
+    /// command reverts it; a temporary one until the next reload or restart.
+    pub(crate) fn load(&self, target: &Target<'_>, request: LoadRequest) -> Result<Loaded, String> {
         let found = self.find(target)?;
+        let LoadRequest { objects: files, contents, temporary, uid } = request;
         if !files.is_empty() && found.tenant.skips(found.vm, found.direction) {
             return Err(SKIPPED.to_owned());
         }
-        let objects = found.logged(read_objects(files))?;
+        let objects = if contents.is_empty() { read_objects(&files) } else { checked(&files, contents) };
+        let objects = found.logged(objects)?;
         let action = if files.is_empty() { ProgramAction::Unload } else { ProgramAction::Load };
         let sha256 = objects.iter().map(|bytes| programs::digest(bytes));
-        let records =
-            files.iter().zip(sha256).map(|(path, sha256)| ObjectRecord { path: path.clone(), sha256 });
+        let records = files.into_iter().zip(sha256).map(|(path, sha256)| ObjectRecord { path, sha256 });
         let record =
             ProgramRecord { objects: records.collect(), ..ProgramRecord::now(action, uid, temporary) };
         self.replace(&found, record, objects)
+    }
+
+    /// Has the P4 VM verify a program. Returns its digest.
+    pub(crate) fn check_program(&self, target: &Target<'_>, objects: Vec<Vec<u8>>) -> Result<String, String> {
+        let found = self.find(target)?;
+        found.supervisor.check_program(found.vm as u16, found.direction, objects)
     }
 
     /// Returns to the program of the configuration.
@@ -200,6 +214,26 @@ impl DaemonState {
     /// Returns the records of commands that changed a direction's program, the newest first.
     pub(crate) fn history(&self, target: &Target<'_>) -> Result<Vec<ProgramRecord>, String> {
         Ok(self.starter.programs.history(&self.find(target)?.key))
+    }
+}
+
+/// A program to load.
+pub(crate) struct LoadRequest {
+    /// The files of its objects; none: the program is unloaded.
+    pub(crate) objects: Vec<PathBuf>,
+    /// What they contain; empty: the daemon reads them.
+    pub(crate) contents: Vec<Vec<u8>>,
+    pub(crate) temporary: bool,
+    /// The user who requests it.
+    pub(crate) uid: u32,
+}
+
+/// Returns what the files contain, as a client sent it.
+fn checked(files: &[PathBuf], contents: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
+    if files.len() == contents.len() {
+        Ok(contents)
+    } else {
+        Err(format!("the request names {} objects and contains {}", files.len(), contents.len()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The types of what `p4shield status` shows, which is one JSON object; `collect_status` fills them.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind, lines};
 use crate::programs::ProgramSource;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,25 @@ pub struct Status {
     pub problems: Vec<Problem>,
     /// The problems as lines for people, each with a remedy. Many problems of one kind share a line.
     pub advice: Vec<String>,
+}
+
+impl Status {
+    /// Returns what a tenant may see: its own P4 VM, VMs and problems.
+    pub(crate) fn of_tenant(self, name: &str) -> Self {
+        // The cores of the host are the operator's.
+        let is_own = |p: &Problem| p.tenant.as_deref() == Some(name) && p.kind != ProblemKind::CoreShared;
+        let problems: Vec<_> = self.problems.into_iter().filter(is_own).collect();
+        let own = |t: TenantStatus| TenantStatus { pid: None, uid: None, cores: None, ..t };
+        Self {
+            version: self.version,
+            attachment: self.attachment,
+            placement: self.placement,
+            tenants: self.tenants.into_iter().filter(|t| t.name == name).map(own).collect(),
+            advice: lines(&problems),
+            problems,
+            ..Self::default()
+        }
+    }
 }
 
 /// Packets that belong to no VM, or to a direction that the tenant skips (`no_program = "skip"`).
@@ -293,7 +312,7 @@ mod tests {
 
     #[test]
     fn status_survives_json() {
-        let problems = vec![Problem::of_tenant(crate::problem::ProblemKind::P4vmDown, "alice", "why")];
+        let problems = vec![Problem::of_tenant(ProblemKind::P4vmDown, "alice", "why")];
         let status = Status { tenants: vec![TenantStatus::default()], problems, ..Status::default() };
         let json = serde_json::to_string(&status).unwrap();
         for part in [r#""state":"starting""#, r#""kind":"p4vm_down","subject":"tenant alice""#] {

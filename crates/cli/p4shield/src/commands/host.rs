@@ -1,9 +1,12 @@
 //! `p4shield run`, `status`, `metrics` and `program`: the host daemon and its clients.
 
+use std::io::Read;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Subcommand;
-use p4shield_daemon::api::{Answer, Command as Request};
+use p4shield_control::MAX_OBJECTS;
+use p4shield_daemon::api::{Answer, Command as Request, ObjectBytes};
 use p4shield_daemon::config::{Config, ConfigError};
 use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
 use p4shield_daemon::view::What;
@@ -97,6 +100,7 @@ pub(crate) struct Metrics {
 ///
 ///   p4shield program load alice web ingress guard.o
 ///   p4shield program load --temporary alice web ingress trace.o
+///   p4shield program check alice web ingress guard.o --socket /run/p4shield/tenants/alice.sock
 ///   p4shield program unload alice web egress
 ///   p4shield program revert alice web ingress
 ///   p4shield program history alice web ingress
@@ -126,6 +130,21 @@ enum ProgramCommand {
         /// Return to the previous program at the next reload or restart of the daemon
         #[arg(long)]
         temporary: bool,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Link and verify objects in the tenant's P4 VM without loading them; prints the digest
+    Check {
+        /// The tenant
+        tenant: String,
+        /// The user VM
+        vm: String,
+        /// ingress (towards the VM) or egress (from it)
+        #[arg(value_parser = ["ingress", "egress"])]
+        direction: String,
+        /// eBPF objects: the program's first, then those of its C functions
+        #[arg(required = true)]
+        objects: Vec<PathBuf>,
         #[command(flatten)]
         socket: Socket,
     },
@@ -264,11 +283,16 @@ impl Program {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let (request, socket) = match self.command {
             ProgramCommand::Load { tenant, vm, direction, objects, temporary, socket } => {
+                let contents = read(&objects)?;
                 let objects = objects.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
-                (Request::Load { tenant, vm, direction, objects, temporary }, socket)
+                (Request::Load { tenant, vm, direction, objects, contents, temporary }, socket)
+            }
+            ProgramCommand::Check { tenant, vm, direction, objects, socket } => {
+                (Request::Check { tenant, vm, direction, contents: read(&objects)? }, socket)
             }
             ProgramCommand::Unload { tenant, vm, direction, socket } => {
-                (Request::Load { tenant, vm, direction, objects: Vec::new(), temporary: false }, socket)
+                let (objects, contents) = (Vec::new(), Vec::new());
+                (Request::Load { tenant, vm, direction, objects, contents, temporary: false }, socket)
             }
             ProgramCommand::Revert { tenant, vm, direction, socket } => {
                 (Request::Revert { tenant, vm, direction }, socket)
@@ -287,6 +311,7 @@ impl Program {
             }
         };
         match api::ask(&socket.socket, &request) {
+            Ok(Answer::Checked(program)) => output::line(program),
             Ok(Answer::Loaded { program, warning }) => {
                 output::line(program);
                 warning.iter().for_each(output::note);
@@ -297,6 +322,24 @@ impl Program {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Reads objects for a request: a tenant's files are not the daemon's.
+fn read(objects: &[PathBuf]) -> anyhow::Result<Vec<ObjectBytes>> {
+    let read = |path: &PathBuf| {
+        let limit = MAX_OBJECTS as u64 + 1;
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        file.take(limit)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(ObjectBytes(bytes))
+    };
+    let contents = objects.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    if contents.iter().map(|ObjectBytes(bytes)| bytes.len()).sum::<usize>() > MAX_OBJECTS {
+        anyhow::bail!("the objects of a program have at most {MAX_OBJECTS} bytes");
+    }
+    Ok(contents)
 }
 
 fn show(s: &Status) {

@@ -69,7 +69,13 @@ fn a_door_works_below_a_path_that_is_too_long_for_a_socket() {
 fn the_running_configuration_keeps_its_numbers() {
     let (outer, folder) = folder();
     let parse = |tenants: &[&str]| {
-        let tenants = tenants.iter().map(|t| format!("[[tenant]]\nname = \"{t}\"\n")).collect::<String>();
+        let tenant = |t: &&str| {
+            format!(
+                "[[tenant]]\nname = \"{t}\"\n[[tenant.vm]]\nname = \"{t}\"\naddresses = [\"10.0.0.{}\"]\n",
+                t.as_bytes()[0]
+            )
+        };
+        let tenants = tenants.iter().map(tenant).collect::<String>();
         Config::parse(&outer.path().join("x.toml"), &tenants).unwrap()
     };
     let running = parse(&["b", "a"]).numbered_like(&parse(&["a", "c", "b"]));

@@ -16,6 +16,7 @@ mod adopt;
 mod ask;
 mod change;
 mod channels;
+mod check;
 mod cores;
 mod epochs;
 mod gate;
@@ -118,6 +119,8 @@ pub(crate) enum Command {
         recorded: Recorded,
         answer: Sender<Result<Loaded, String>>,
     },
+    /// Has the P4 VM verify a program, without loading it.
+    Check { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
     /// Sends a request to what runs the programs.
     Ask { request: control::Request, answer: Sender<Result<control::Reply, String>> },
     /// Prepares a change of the configuration, once the P4 VM has answered and the gate is open.
@@ -156,6 +159,9 @@ pub(crate) struct SupervisorConfig {
     /// How long the P4 VM goes on without a daemon.
     pub(crate) adoption_time: Duration,
 }
+
+/// Why a command has no answer.
+const GONE: &str = "the supervisor of this tenant's P4 VM has ended; restart the daemon";
 
 /// The handle of a supervisor's thread.
 pub(crate) struct Supervisor {
@@ -196,9 +202,15 @@ impl Supervisor {
         recorded: Recorded,
     ) -> Result<Loaded, String> {
         let (answer, result) = channel();
-        let gone = || "the supervisor of this tenant's P4 VM has ended; restart the daemon".to_owned();
         self.send(Command::Load { vm, direction, objects, recorded, answer });
-        result.recv().map_err(|_| gone())?
+        result.recv().map_err(|_| GONE.to_owned())?
+    }
+
+    /// Has the P4 VM verify a program. Returns its digest.
+    pub(crate) fn check_program(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>) -> Answer {
+        let (answer, result) = channel();
+        self.send(Command::Check { vm, direction, objects, answer });
+        result.recv().map_err(|_| GONE.to_owned())?
     }
 
     /// Sends a command. One to a thread that has ended is dropped, with the sender of its answer.

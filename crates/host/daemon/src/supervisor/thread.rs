@@ -206,6 +206,9 @@ impl SupervisorThread {
             Command::Load { vm, direction, objects, recorded, answer } => {
                 let _ = answer.send(self.replace_program(vm, direction, objects).map(recorded));
             }
+            Command::Check { vm, direction, objects, answer } => {
+                let _ = answer.send(self.check_program(ProgramSlot::new(vm, direction), &objects));
+            }
             Command::Ask { request, answer } => {
                 let _ = answer.send(self.ask(request));
             }

@@ -118,8 +118,9 @@ impl Attachment for TestAttachment {
 
     fn detach_channels(&self, tenant: usize) {
         let now = self.now();
-        if let Some(channel) = self.channels.lock().unwrap().get_mut(tenant) {
-            *channel = None;
+        // One lock at a time: `reconfigure` takes them in the other order.
+        let known = self.channels.lock().unwrap().get_mut(tenant).map(Option::take).is_some();
+        if known {
             self.mediator.lock().unwrap().replace_channel(now, tenant, None).unwrap();
         }
     }

@@ -39,7 +39,7 @@ fn ask(fixture: &Fixture, command: fn(String, String, String) -> Command) -> Res
 fn load(fixture: &Fixture, object: &str, temporary: bool) -> String {
     let objects = if object.is_empty() { Vec::new() } else { vec![fixture.at(object)] };
     let [tenant, vm, direction] = ["alice", "web", "ingress"].map(str::to_owned);
-    let command = Command::Load { tenant, vm, direction, objects, temporary };
+    let command = Command::Load { tenant, vm, direction, objects, contents: Vec::new(), temporary };
     match api::ask(&fixture.at("daemon.sock"), &command).unwrap() {
         Answer::Loaded { program, .. } => program,
         other => panic!("{other:?}"),

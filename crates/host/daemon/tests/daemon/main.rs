@@ -17,6 +17,7 @@ mod fixture;
 mod inspect;
 mod operations;
 mod switches;
+mod tenant_socket;
 mod verified;
 mod wires;
 
@@ -37,6 +38,7 @@ const TESTS: &[&[Test]] = &[
     wires::TESTS,
     switches::TESTS,
     adoption::TESTS,
+    tenant_socket::TESTS,
     verified::TESTS,
 ];
 

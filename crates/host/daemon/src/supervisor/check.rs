@@ -1,0 +1,31 @@
+//! Verification of a program that is not to run yet.
+
+use super::Answer;
+use super::process::{ANSWER_TIMEOUT, is_recoverable};
+use super::provision::{self, Objects};
+use super::thread::SupervisorThread;
+use crate::text::hex;
+use p4shield_control::{ProgramSlot, Request};
+use std::time::Duration;
+
+impl SupervisorThread {
+    /// Has the P4 VM verify a program as if it were to be loaded. Returns its digest.
+    pub(super) fn check_program(&mut self, slot: ProgramSlot, objects: &Objects) -> Answer {
+        if objects.is_empty() {
+            return Err("a program has at least one object".to_owned());
+        }
+        if self.plan.is_some() {
+            return Err("a reload is being prepared; try again".to_owned());
+        }
+        let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
+        let staged = provision::stage(process, slot, objects)
+            .and_then(|digest| process.call(Request::Discard, &[], ANSWER_TIMEOUT).map(|_| hex(&digest)));
+        staged.map_err(|e| {
+            if is_recoverable(&e) {
+                return e.to_string();
+            }
+            self.replace(&e.to_string(), Duration::ZERO);
+            format!("{e}; the daemon replaces the P4 VM")
+        })
+    }
+}

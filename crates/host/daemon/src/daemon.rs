@@ -162,7 +162,8 @@ impl Daemon {
         let watcher = watcher.map_err(DaemonError::Watcher)?;
         *state.http() = metrics.map(|a| http::Server::start(a, &state)).transpose()?;
         let running = state.running();
-        state.tenant_sockets().update(&running.config, &state);
+        let serve = |tenant: &str, socket: &_| api::serve_tenant(tenant, socket, &state);
+        state.tenant_sockets().update(&running.config, serve);
         let failed = DaemonError::listen(&running.config.daemon.socket);
         let api = api::Server::start(listener, api::Operator(Arc::clone(&state))).map_err(failed)?;
         Ok(Self { _watcher: watcher, state, _api: api })

@@ -56,6 +56,7 @@ mod state;
 pub mod status;
 mod supervisor;
 mod switches;
+mod tenant_sockets;
 mod text;
 mod totals;
 mod upgrade;

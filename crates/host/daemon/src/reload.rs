@@ -11,6 +11,7 @@
 //! the change when the P4 VM has answered or was replaced. The number is bounded because each verification
 //! takes a core, and the verifications of honest tenants must end in time.
 
+use crate::api;
 use crate::config::Config;
 use crate::http;
 use crate::problem;
@@ -74,7 +75,7 @@ impl DaemonState {
         let report = reload.complete(report);
         reload.apply()?;
         let config = self.running().config;
-        self.tenant_sockets().update(&config, self);
+        self.tenant_sockets().update(&config, |tenant, socket| api::serve_tenant(tenant, socket, self));
         self.serve_metrics()?;
         Ok(report)
     }

@@ -3,7 +3,6 @@
 //! [`crate::reload`] builds on this to apply a changed configuration; [`crate::collect_status`] reads it.
 
 use crate::adoption::AdoptionFolder;
-use crate::api::TenantSockets;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
 use crate::config::{self, Config, Placement};
@@ -11,6 +10,7 @@ use crate::http;
 use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
 use crate::refusal;
 use crate::supervisor::{Loaded, NO_PROGRAM, P4VmCommand, Supervisor, SupervisorConfig};
+use crate::tenant_sockets::TenantSockets;
 use crate::text::read_objects;
 use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;

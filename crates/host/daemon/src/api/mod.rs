@@ -1,9 +1,9 @@
 //! The daemon's UNIX sockets: each request and each answer is one line of JSON.
 //!
-//! The operator's socket executes every request (`operator`). Only the daemon's own user and root may connect.
-//! A tenant's socket executes requests about the tenant's own VMs and programs only (`tenant`). Both are
-//! served alike (`server`): the daemon checks the peer's credentials, lines are bounded, and the daemon closes
-//! the connection of a client that stays silent.
+//! The operator's socket executes every request (`operator`). Only the daemon's own user and root may
+//! connect. A tenant's socket executes requests about the tenant's own VMs and programs only (`tenant`). Both
+//! are served alike (`server`): the daemon checks the peer's credentials, lines are bounded, and the daemon
+//! closes the connection of a client that stays silent.
 
 mod objects;
 mod operator;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use objects::ObjectBytes;
 pub(crate) use operator::Operator;
 pub(crate) use server::{Listener, Server, listen};
-pub(crate) use tenant::TenantSockets;
+pub(crate) use tenant::serve_tenant;
 
 /// Longest request in bytes: the objects of a program, in base64.
 const MAX_LINE: u64 = 6 << 20;

@@ -7,15 +7,12 @@
 use super::operator::{self, bytes};
 use super::server::{Endpoint, Server, listen_for};
 use super::{Answer, Command, MAX_LINE, ObjectBytes};
-use crate::config::{Config, TenantSocket};
+use crate::config::TenantSocket;
 use crate::inspect::view::Inspection;
-use crate::problem::{Problem, ProblemKind};
 use crate::state::{DaemonState, LoadRequest, Target};
-use crate::text::chain;
 use p4shield_attach::Allowed;
 use p4shield_control::printable;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,42 +23,15 @@ const VERIFICATIONS: Limit = Limit { interval: Duration::from_secs(1), burst: 10
 /// Most bytes of the name of an object.
 const MAX_NAME: usize = 255;
 
-/// The sockets of all tenants that have one.
-#[derive(Default)]
-pub(crate) struct TenantSockets {
-    /// By tenant: the socket, and its server or why there is none.
-    open: BTreeMap<String, (TenantSocket, Result<Server, String>)>,
-}
-
-impl TenantSockets {
-    /// Opens and closes sockets as the configuration says. One that cannot be opened is a problem, and the next
-    /// call tries again.
-    pub(crate) fn update(&mut self, config: &Config, state: &Arc<DaemonState>) {
-        let due: BTreeMap<_, _> = config
-            .numbered_tenants()
-            .filter_map(|(_, tenant)| Some((tenant.name.clone(), tenant.socket.clone()?)))
-            .collect();
-        self.open.retain(|tenant, (socket, server)| due.get(tenant) == Some(socket) && server.is_ok());
-        for (tenant, socket) in due {
-            if self.open.contains_key(&tenant) {
-                continue;
-            }
-            let server = start(&tenant, &socket, state).map_err(|e| chain(&e));
-            self.open.insert(tenant, (socket, server));
-        }
-    }
-
-    /// Returns the sockets that could not be opened.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
-        let failed = |(tenant, (socket, server)): (&String, &(TenantSocket, Result<Server, String>))| {
-            let why = server.as_ref().err()?;
-            Some(problem(tenant, &socket.path, why))
-        };
-        self.open.iter().filter_map(failed).collect()
-    }
-}
-
-fn start(tenant: &str, socket: &TenantSocket, state: &Arc<DaemonState>) -> std::io::Result<Server> {
+/// Opens the socket of a tenant. Dropping the server closes it.
+///
+/// # Errors
+/// The socket cannot be opened.
+pub(crate) fn serve_tenant(
+    tenant: &str,
+    socket: &TenantSocket,
+    state: &Arc<DaemonState>,
+) -> std::io::Result<Server> {
     let allowed = Allowed { uids: socket.uids.clone(), gids: socket.gids.clone() };
     let listener = listen_for(&socket.path, &allowed)?;
     let endpoint = TenantEndpoint {
@@ -212,17 +182,10 @@ fn take(bucket: &Mutex<Bucket>, what: &str) -> Result<(), String> {
     })
 }
 
-fn problem(tenant: &str, path: &Path, why: &str) -> Problem {
-    let text = format!(
-        "its socket {} cannot be opened: {why}; free the path or set another socket, then run `p4shield reload`",
-        path.display()
-    );
-    Problem::of_tenant(ProblemKind::TenantSocket, tenant, text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_bucket_fills_with_time_up_to_its_burst() {

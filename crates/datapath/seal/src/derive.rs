@@ -2,9 +2,9 @@
 
 use hkdf::Hkdf;
 use sha2::Sha256;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::key::{KEY_SIZE, TenantKey};
+use crate::key::{KEY_SIZE, KeyId, TenantKey};
 
 /// Tenant and VM of a stream of records. Both names are part of every key and of every record's
 /// associated data.
@@ -64,6 +64,17 @@ impl PurposeKey {
     pub(crate) fn bytes(&self) -> &[u8; KEY_SIZE] {
         &self.0
     }
+
+    /// Overwrites the key.
+    pub(crate) fn wipe(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// Returns the number of a key. No key of a purpose is derived with the same byte string.
+pub(crate) fn key_id(key: &TenantKey) -> KeyId {
+    let id = expand(key.expose(), b"p4shield key id");
+    KeyId(*id.first_chunk().expect("32 bytes hold 8"))
 }
 
 fn expand(ikm: &[u8; KEY_SIZE], info: &[u8]) -> Zeroizing<[u8; KEY_SIZE]> {

@@ -9,8 +9,9 @@ use p4shield_abi::page::TAG_SIZE;
 use crate::clock::Now;
 use crate::derive::{Identity, Purpose};
 use crate::epoch::Epoch;
-use crate::key::TenantKey;
+use crate::key::{KeyId, TenantKey};
 use crate::record_cipher::{Position, RecordCipher, SealedRecord};
+use crate::rotation::{InfoKey, KeyRing};
 
 /// Bytes of a sealed snapshot.
 pub const SEALED_INFO_SIZE: usize = SNAPSHOT_SIZE + TAG_SIZE;
@@ -42,6 +43,12 @@ impl InfoSealer {
         self.buffer[..SNAPSHOT_SIZE].copy_from_slice(&snapshot.encode());
         self.cipher.seal(counter, &mut self.buffer);
         SealedRecord { epoch: self.cipher.epoch(), counter, bytes: &self.buffer }
+    }
+
+    /// Seals with another key from now on. Epoch and counter continue, so that no position repeats.
+    pub fn rotate(&mut self, key: &TenantKey, identity: &Identity<'_>) {
+        let epoch = self.cipher.epoch();
+        self.cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch);
     }
 }
 
@@ -106,9 +113,37 @@ struct CheckedPublication {
     refusal: InfoRefusal,
 }
 
+/// The previous key, while the agent may still use it.
+struct Previous {
+    key: InfoKey,
+    /// Reading of the steady clock at which it ends.
+    until_ns: u64,
+    /// Whether it is wiped: its memory is freed later, by another thread.
+    is_wiped: bool,
+}
+
+impl Previous {
+    fn open(&mut self, position: Position, buffer: &mut [u8]) -> bool {
+        !self.is_wiped && self.key.cipher.open(position, buffer)
+    }
+
+    fn wipe(&mut self) {
+        if !self.is_wiped {
+            self.key.cipher.wipe();
+            self.is_wiped = true;
+        }
+    }
+}
+
 /// Opens snapshots in the P4 VM: once per publication, never per packet.
+///
+/// After a rotation it accepts the previous key, too, until the agent uses the new one or the window ends.
+/// Both keys share one highest position: a rotation makes no old snapshot new.
 pub struct InfoOpener {
-    cipher: RecordCipher,
+    key: InfoKey,
+    previous: Option<Previous>,
+    /// Reading of the steady clock when the first snapshot under the current key came.
+    current_since: Option<u64>,
     limit: AgeLimit,
     /// Highest position that authenticated.
     highest: Option<Position>,
@@ -128,7 +163,9 @@ impl InfoOpener {
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>, limit: AgeLimit) -> Self {
         Self {
-            cipher: RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, 0),
+            key: InfoKey::new(key, identity),
+            previous: None,
+            current_since: None,
             limit,
             highest: None,
             accepted: None,
@@ -138,6 +175,55 @@ impl InfoOpener {
             totals: InfoTotals::default(),
             buffer: [0; SEALED_INFO_SIZE],
         }
+    }
+
+    /// An opener with a ring's keys.
+    #[must_use]
+    pub fn with_keys(keys: &KeyRing, identity: &Identity<'_>, limit: AgeLimit) -> Self {
+        let mut opener = Self::new(keys.current(), identity, limit);
+        opener.previous = keys.previous().map(|(key, until_ns)| Previous {
+            key: InfoKey::new(key, identity),
+            until_ns,
+            is_wiped: false,
+        });
+        opener
+    }
+
+    /// Makes `new` the current key, and accepts the present one until the steady clock reads `until_ns`.
+    /// Returns a key that is wiped, for another thread to free.
+    pub fn rotate(&mut self, new: InfoKey, until_ns: u64) -> Option<InfoKey> {
+        let key = std::mem::replace(&mut self.key, new);
+        let mut replaced = self.previous.replace(Previous { key, until_ns, is_wiped: false });
+        self.current_since = None;
+        if let Some(replaced) = &mut replaced {
+            replaced.wipe();
+        }
+        replaced.map(|previous| previous.key)
+    }
+
+    /// Ends the previous key's window at `until_ns`, if that is earlier. A window never becomes longer.
+    pub fn shorten_window(&mut self, until_ns: u64) {
+        if let Some(previous) = &mut self.previous {
+            previous.until_ns = previous.until_ns.min(until_ns);
+        }
+    }
+
+    /// Returns when the previous key ends, by the steady clock; `None` if it is not accepted any more.
+    #[must_use]
+    pub fn previous_until(&self) -> Option<u64> {
+        self.previous.as_ref().filter(|p| !p.is_wiped).map(|p| p.until_ns)
+    }
+
+    /// Returns when the agent first used the current key, by the steady clock.
+    #[must_use]
+    pub const fn current_since(&self) -> Option<u64> {
+        self.current_since
+    }
+
+    /// Returns the number of the current key.
+    #[must_use]
+    pub const fn key_id(&self) -> KeyId {
+        self.key.id
     }
 
     /// Checks and opens one publication, which was copied to private memory. Allocates nothing. The
@@ -180,19 +266,31 @@ impl InfoOpener {
         }
         self.checked_bytes.copy_from_slice(bytes);
         self.buffer.copy_from_slice(bytes);
-        if !self.cipher.open(position, &mut self.buffer) {
+        self.expire(now.mono_ns);
+        let is_current = self.key.cipher.open(position, &mut self.buffer);
+        if !is_current && !self.previous.as_mut().is_some_and(|p| p.open(position, &mut self.buffer)) {
             return Err(InfoRefusal::Forged);
         }
         if self.highest.is_some_and(|h| position <= h) {
             return Err(InfoRefusal::Replayed);
         }
         self.highest = Some(position);
+        if is_current {
+            // The agent never returns to the previous key.
+            self.current_since.get_or_insert(now.mono_ns);
+            self.previous.iter_mut().for_each(Previous::wipe);
+        }
         let plain = self.buffer.first_chunk().expect("a sealed snapshot is longer than a snapshot");
         let snapshot = Snapshot::decode(plain);
         self.check_age(snapshot.taken_ns, now)?;
         self.snapshot = snapshot;
         self.accepted = Some(now.mono_ns);
         Ok(())
+    }
+
+    /// Wipes the previous key once its window is over.
+    fn expire(&mut self, mono_ns: u64) {
+        self.previous.iter_mut().filter(|p| mono_ns >= p.until_ns).for_each(Previous::wipe);
     }
 
     fn check_age(&self, taken_ns: u64, now: Now) -> Result<(), InfoRefusal> {
@@ -209,6 +307,7 @@ impl InfoOpener {
 
     /// Returns whether the values are valid now. Values that become too old are discarded for good.
     pub fn status(&mut self, now: Now) -> InfoStatus {
+        self.expire(now.mono_ns);
         if let Some(at) = self.accepted {
             let since = Duration::from_nanos(now.mono_ns.saturating_sub(at));
             if since <= self.limit.max_age && self.check_age(self.snapshot.taken_ns, now).is_ok() {

@@ -31,6 +31,16 @@ impl std::fmt::Debug for TenantKey {
     }
 }
 
+/// Number of a key, by which people and programs recognise it. It reveals nothing about the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub [u8; 8]);
+
+impl std::fmt::Display for KeyId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// A key file was refused, or could not be read or written. Every message contains the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -120,6 +130,30 @@ impl TenantKey {
         &self.bytes
     }
 
+    /// Returns a copy, which is wiped on its own.
+    #[must_use]
+    pub const fn duplicate(&self) -> Self {
+        Self { bytes: self.bytes }
+    }
+
+    /// Returns the number of this key.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        crate::derive::key_id(self)
+    }
+
+    /// Creates a random key.
+    ///
+    /// # Errors
+    ///
+    /// If the system returns no random bytes. The error names `path`, for which the key is meant.
+    pub fn random(path: &Path) -> Result<Self, KeyError> {
+        let mut key = Self { bytes: [0; KEY_SIZE] };
+        getrandom::fill(&mut key.bytes)
+            .map_err(|reason| KeyError::Random { path: path.to_owned(), reason })?;
+        Ok(key)
+    }
+
     /// Reads a key file.
     ///
     /// All checks are made on the open file, so that it cannot be exchanged between check and read.
@@ -130,12 +164,7 @@ impl TenantKey {
     /// another mode than 0600, another owner than this process, or another size than [`KEY_SIZE`].
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let io = |doing| move |e| io_error(path, doing, e);
-        // NONBLOCK: if the path is a pipe, opening it must not hang.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
-            Errno::LOOP => KeyError::Symlink(path.to_owned()),
-            e => io_error(path, "open", e),
-        })?;
+        let fd = open_secret(path)?;
         check(path, &fd)?;
         let mut file = File::from(fd);
         let mut key = Self { bytes: [0; KEY_SIZE] };
@@ -150,9 +179,7 @@ impl TenantKey {
     /// If the file exists or cannot be written, or the system returns no random bytes. A partly
     /// written file is removed.
     pub fn generate(path: &Path) -> Result<Self, KeyError> {
-        let mut key = Self { bytes: [0; KEY_SIZE] };
-        getrandom::fill(&mut key.bytes)
-            .map_err(|reason| KeyError::Random { path: path.to_owned(), reason })?;
+        let key = Self::random(path)?;
         // `EXCL` follows no symbolic link either.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(KEY_MODE)).map_err(|e| match e {
@@ -165,20 +192,73 @@ impl TenantKey {
         })?;
         Ok(key)
     }
+
+    /// Writes the key to a file of mode 0600 that replaces `path`. A reader finds the previous file or
+    /// this one, whole, whenever it opens the path.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written; the previous file stays.
+    pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
+        replace_file(path, &self.bytes)
+    }
+}
+
+/// Writes a file of mode 0600 with secret contents that replaces `path` as a whole.
+pub(crate) fn replace_file(path: &Path, contents: &[u8]) -> Result<(), KeyError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    // A crash may have left it behind.
+    let _ = std::fs::remove_file(&new);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(&new, flags, Mode::from_raw_mode(KEY_MODE))
+        .map_err(|e| io_error(path, "replace", e))?;
+    let written = write_secret(path, fd, contents).and_then(|()| {
+        std::fs::rename(&new, path)
+            .and_then(|()| File::open(parent(path)).and_then(|d| d.sync_all()))
+            .map_err(|e| io_error(path, "replace", errno(&e)))
+    });
+    written.inspect_err(|_| {
+        let _ = std::fs::remove_file(&new);
+    })
 }
 
 fn write_key(path: &Path, fd: OwnedFd, key: &TenantKey) -> Result<(), KeyError> {
+    write_secret(path, fd, &key.bytes)
+}
+
+fn write_secret(path: &Path, fd: OwnedFd, contents: &[u8]) -> Result<(), KeyError> {
     // The umask may have cleared bits.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(KEY_MODE))
         .map_err(|e| io_error(path, "set the mode of", e))?;
     let mut file = File::from(fd);
-    file.write_all(&key.bytes)
+    file.write_all(contents)
         .and_then(|()| file.sync_all())
         .and_then(|()| File::open(parent(path)).and_then(|d| d.sync_all()))
         .map_err(|e| io_error(path, "write", errno(&e)))
 }
 
-fn check(path: &Path, fd: &OwnedFd) -> Result<(), KeyError> {
+/// Opens a file for reading; its last component must not be a symbolic link.
+pub(crate) fn open_secret(path: &Path) -> Result<OwnedFd, KeyError> {
+    // NONBLOCK: if the path is a pipe, opening it must not hang.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
+        Errno::LOOP => KeyError::Symlink(path.to_owned()),
+        e => io_error(path, "open", e),
+    })
+}
+
+pub(crate) fn check(path: &Path, fd: &OwnedFd) -> Result<(), KeyError> {
+    let size = check_access(path, fd)?;
+    if size != KEY_SIZE as u64 {
+        return Err(KeyError::Size { path: path.to_owned(), size });
+    }
+    Ok(())
+}
+
+/// Checks that only this process's user can read the open file. Returns its size.
+pub(crate) fn check_access(path: &Path, fd: &OwnedFd) -> Result<u64, KeyError> {
     let stat = rustix::fs::fstat(fd).map_err(|e| io_error(path, "examine", e))?;
     let path = path.to_owned();
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -192,11 +272,7 @@ fn check(path: &Path, fd: &OwnedFd) -> Result<(), KeyError> {
     if stat.st_uid != user {
         return Err(KeyError::Owner { path, owner: stat.st_uid, user });
     }
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    if size != KEY_SIZE as u64 {
-        return Err(KeyError::Size { path, size });
-    }
-    Ok(())
+    Ok(u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 /// Returns the directory of a path.
@@ -207,10 +283,10 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-fn errno(e: &std::io::Error) -> Errno {
+pub(crate) fn errno(e: &std::io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::IO)
 }
 
-fn io_error(path: &Path, doing: &'static str, source: Errno) -> KeyError {
+pub(crate) fn io_error(path: &Path, doing: &'static str, source: Errno) -> KeyError {
     KeyError::Io { path: path.to_owned(), doing, source: source.into() }
 }

@@ -5,6 +5,8 @@
 //!
 //! * [`TenantKey`]: the 32 bytes that both ends hold; from a file that only its owner may read, until
 //!   attestation delivers keys.
+//! * [`KeyRing`]: the current key of a VM and, for a while after a rotation, the previous one; [`KeyFile`]:
+//!   a key file that may be replaced while its reader runs.
 //! * [`Epoch`]: the number of one start of a writer. Epochs only grow, also across crashes, and each
 //!   has its own key, so a (key, nonce) pair is never used twice.
 //! * [`EpochFloor`]: a lower limit that keeps the epochs of a writer without storage growing when its
@@ -34,8 +36,10 @@ mod epoch;
 mod floor;
 mod info;
 mod key;
+mod key_file;
 mod log;
 mod record_cipher;
+mod rotation;
 
 pub use clock::Now;
 pub use derive::Identity;
@@ -44,6 +48,8 @@ pub use digest_batch::{DigestBatch, LANES};
 pub use epoch::{Epoch, EpochError};
 pub use floor::EpochFloor;
 pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
-pub use key::{KEY_SIZE, KeyError, TenantKey};
+pub use key::{KEY_SIZE, KeyError, KeyId, TenantKey};
+pub use key_file::KeyFile;
 pub use log::{Continuity, LogOpener, LogRefusal, LogSealer, LogTotals, OpenedRecord, SEALED_LOG_SIZE};
 pub use record_cipher::SealedRecord;
+pub use rotation::{InfoKey, KeyRing, LogKey};

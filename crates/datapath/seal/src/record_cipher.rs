@@ -50,6 +50,17 @@ impl RecordCipher {
         self.current.0
     }
 
+    /// Continues with another epoch.
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.current = (epoch, cipher(&self.key, epoch));
+    }
+
+    /// Overwrites the keys; nothing opens any more. Frees nothing, so that a thread may call it that must not.
+    pub(crate) fn wipe(&mut self) {
+        self.key.wipe();
+        self.current = (0, Aes256Gcm::new(&[0; 32].into()));
+    }
+
     /// Encrypts `buffer` in place except for its last [`TAG_SIZE`] bytes, and writes the tag there.
     pub(crate) fn seal(&mut self, counter: u64, buffer: &mut [u8]) {
         let (epoch, cipher) = &self.current;

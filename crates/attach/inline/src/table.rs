@@ -84,7 +84,7 @@ unsafe extern "C" fn create(
         // SAFETY: the interface's contract.
         let (request, descriptors) = unsafe { take(message) };
         let programs = match request {
-            Ok(Request::Hello(hello)) => InlinePrograms::new(&hello, geometry, descriptors),
+            Ok(Request::Hello(hello)) => InlinePrograms::new(&hello, geometry),
             Ok(_) => Err("the first message has to be Hello".to_owned()),
             Err(why) => Err(why),
         };

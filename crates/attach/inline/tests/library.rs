@@ -4,7 +4,7 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{Geometry, Request as PacketRequest};
 use p4shield_attach::inline::{InlineLibrary, LoadError, LoadedPrograms};
 use p4shield_channel::Response;
-use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_mediator::InlineEngine;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,6 @@ fn hello() -> Request {
     Request::Hello(Hello {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
-        key: false,
         door: false,
         no_program: Verdict::Pass as u8,
         age_limit_ms: 1000,
@@ -27,7 +26,7 @@ fn programs() -> LoadedPrograms {
     let (programs, reply) = InlineLibrary::load().unwrap().create(Geometry::default(), hello(), Vec::new());
     assert!(matches!(reply, Reply::Hello { .. }), "{reply:?}");
     let mut programs = programs.unwrap();
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys: KeysSent::default() };
     assert_eq!(programs.execute(vm, None, Vec::new()), Reply::Done);
     programs
 }

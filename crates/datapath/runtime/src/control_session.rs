@@ -54,7 +54,7 @@ impl ControlSession {
             }
         };
         self.door = if hello.door { descriptors.pop().map(Door::new) } else { None };
-        let reply = match self.handler.handle_hello(&hello, descriptors) {
+        let reply = match self.handler.handle_hello(&hello) {
             Ok(()) if start_worker(&hello) => {
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
             }

@@ -72,11 +72,11 @@ impl ProgramRunner for Shared {
 }
 
 impl InlinePrograms {
-    /// Starts with the daemon's first message. Descriptor: the key file, if it comes with a key.
+    /// Starts with the daemon's first message.
     ///
     /// # Errors
-    /// The message or its key is invalid.
-    pub fn new(hello: &Hello, geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<Self, String> {
+    /// The message is invalid.
+    pub fn new(hello: &Hello, geometry: Geometry) -> Result<Self, String> {
         if !geometry.is_valid() {
             return Err(format!("programs cannot have the geometry {geometry:?}"));
         }
@@ -84,7 +84,7 @@ impl InlinePrograms {
         let tenant = TenantPrograms::new(p4shield_control::verdict(hello.no_program), interval);
         let core = Core { tenant, header_bytes: geometry.header_bytes };
         let mut handler = RequestHandler::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
-        handler.handle_hello(hello, descriptors)?;
+        handler.handle_hello(hello)?;
         Ok(Self { handler, geometry, begun: false })
     }
 
@@ -227,14 +227,13 @@ impl InlineGuard<'_> {
 mod tests {
     use super::*;
     use p4shield_abi::{Direction, Verdict};
-    use p4shield_control::ProgramSlot;
+    use p4shield_control::{KeysSent, ProgramSlot};
     use rustix::fs::{MemfdFlags, memfd_create};
 
     fn hello(no_program: Verdict) -> Hello {
         Hello {
             version: PROTOCOL_VERSION,
             tenant: "alice".into(),
-            key: false,
             door: false,
             no_program: no_program as u8,
             age_limit_ms: 1000,
@@ -245,9 +244,9 @@ mod tests {
     }
 
     fn programs() -> InlinePrograms {
-        let mut programs =
-            InlinePrograms::new(&hello(Verdict::Pass), Geometry::default(), Vec::new()).unwrap();
-        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
+        let mut programs = InlinePrograms::new(&hello(Verdict::Pass), Geometry::default()).unwrap();
+        let keys = KeysSent::default();
+        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys };
         assert_eq!(programs.handle(vm, None, Vec::new()), Reply::Done);
         programs
     }
@@ -319,6 +318,6 @@ mod tests {
             Reply::Failed(_)
         ));
         let odd = Geometry { slots: 3, ..Geometry::default() };
-        assert!(InlinePrograms::new(&hello(Verdict::Drop), odd, Vec::new()).is_err());
+        assert!(InlinePrograms::new(&hello(Verdict::Drop), odd).is_err());
     }
 }

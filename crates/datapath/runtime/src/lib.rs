@@ -28,4 +28,5 @@ mod program_reader;
 mod request_handler;
 pub mod sandbox;
 mod schedule;
+mod vm_keys;
 pub mod worker;

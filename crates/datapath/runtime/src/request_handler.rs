@@ -8,18 +8,20 @@
 use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
-use crate::worker::{ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
+use crate::vm_keys;
+use crate::worker::{KeyChange, NewKeys, ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_control::{
-    Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, ProgramSlot, Reply, Request, WireGeometry,
+    Hello, KeysSent, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
+    WireGeometry,
 };
-use p4shield_seal::{AgeLimit, Identity, KEY_SIZE, TenantKey};
+use p4shield_seal::{AgeLimit, Identity, KeyId};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
 /// Most bytes of map entries in one answer.
 const ENTRIES_BYTES: usize = 96 << 10;
@@ -29,6 +31,7 @@ pub(crate) struct RequestHandler<V, W> {
     pub(crate) verifier: V,
     pub(crate) worker: W,
     settings: TenantSettings,
+    vms: BTreeMap<u16, KnownVm>,
     /// Programs that replace others at [`Request::Commit`].
     staged: Vec<(ProgramSlot, Box<program::LoadedProgram>)>,
     reader: ProgramReader,
@@ -38,10 +41,16 @@ pub(crate) struct RequestHandler<V, W> {
 #[derive(Default)]
 struct TenantSettings {
     name: String,
-    key: Option<TenantKey>,
     limit: AgeLimit,
     budget: u64,
     min_epoch: u64,
+}
+
+/// What the control thread remembers of a VM.
+struct KnownVm {
+    name: String,
+    /// The current key; none: the VM has no pages.
+    key: Option<KeyId>,
 }
 
 /// Why a request is answered with [`Reply::Failed`].
@@ -50,11 +59,11 @@ pub(crate) type Failure = String;
 impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn new(verifier: V, worker: W) -> Self {
         let (settings, reader) = (TenantSettings::default(), ProgramReader::default());
-        Self { verifier, worker, settings, staged: Vec::new(), reader }
+        Self { verifier, worker, settings, vms: BTreeMap::new(), staged: Vec::new(), reader }
     }
 
     /// Stores what the host says of the tenant.
-    pub(crate) fn handle_hello(&mut self, hello: &Hello, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
+    pub(crate) fn handle_hello(&mut self, hello: &Hello) -> Result<(), Failure> {
         if hello.version != PROTOCOL_VERSION {
             return Err(format!(
                 "this P4 VM uses version {PROTOCOL_VERSION} of the control protocol, the host version {}; \
@@ -67,7 +76,6 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let max_age = Duration::from_millis(hello.age_limit_ms.into());
         self.settings = TenantSettings {
             name: hello.tenant.clone(),
-            key: descriptors.first().map(read_key).transpose()?,
             limit: AgeLimit { max_age, ..AgeLimit::default() },
             budget: hello.budget,
             min_epoch: hello.min_epoch,
@@ -82,7 +90,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::Adopt { .. } | Request::SetPatience { .. } => {
                 Err("what runs these programs outlives no daemon".to_owned())
             }
-            Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
+            Request::SetVm { vm, name, info, log, keys } => {
+                self.set_vm(vm, &name, (info, log, keys), descriptors)
+            }
+            Request::SetKeys { vm, window_ms } => self.set_keys(vm, window_ms, &descriptors),
             Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
             Request::StageProgram { slot, name, objects } => self.stage(slot, &name, &objects, descriptors),
             Request::Commit => self.commit(),
@@ -92,6 +103,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             }
             Request::RemoveVm { vm } => {
                 self.reader.forget_vm(vm);
+                self.vms.remove(&vm);
                 self.send(WorkerCommand::RemoveVm(vm))
             }
             Request::RaiseEpoch { min_epoch } => {
@@ -140,6 +152,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 WorkerAnswer::Done
                 | WorkerAnswer::Retired(_)
                 | WorkerAnswer::Removed(_)
+                | WorkerAnswer::KeysChanged(_)
                 | WorkerAnswer::Detached(..),
             ) => Ok(Reply::Done),
             Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
@@ -151,10 +164,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     }
 
     fn set_vm(
-        &self,
+        &mut self,
         vm: u16,
         name: &str,
-        (info, log): (bool, bool),
+        (info, log, keys): (bool, bool, KeysSent),
         descriptors: Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
         check_name("VM", name)?;
@@ -167,18 +180,31 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             fd.map(|fd| SharedMemory::from_page_fd(fd, len)).transpose().map_err(|e| chain(&e))
         };
         let (info, log) = (page(info, INFO_PAGE_SIZE)?, page(log, LOG_PAGE_SIZE)?);
+        let keys = vm_keys::ring(keys, descriptors)?;
+        let key = keys.as_ref().map(|keys| keys.current().id());
         let identity = Identity { tenant: &self.settings.name, vm: name };
-        let vm = Vm::new(
-            vm,
-            &identity,
-            self.settings.key.as_ref(),
-            self.settings.limit,
-            info,
-            log,
-            self.settings.min_epoch,
-        )
-        .map_err(|e| chain(&e))?;
-        self.send(WorkerCommand::SetVm(Box::new(vm)))
+        let (limit, min_epoch) = (self.settings.limit, self.settings.min_epoch);
+        let worker_vm = Vm::new(vm, &identity, keys.as_ref(), limit, info, log, min_epoch);
+        let reply = self.send(WorkerCommand::SetVm(Box::new(worker_vm.map_err(|e| chain(&e))?)))?;
+        self.vms.insert(vm, KnownVm { name: name.to_owned(), key });
+        Ok(reply)
+    }
+
+    /// Rotates the key of a VM, or shortens the window of its last rotation.
+    fn set_keys(&mut self, vm: u16, window_ms: u32, descriptors: &[OwnedFd]) -> Result<Reply, Failure> {
+        let key = vm_keys::read(descriptors.first().ok_or("the key is missing")?)?;
+        let known = self.vms.get_mut(&vm).ok_or_else(|| format!("there is no VM {vm}"))?;
+        if known.key.is_none() {
+            return Err(format!("VM {} has no key that could rotate", known.name));
+        }
+        let until_ns = vm_keys::until(window_ms);
+        let identity = Identity { tenant: &self.settings.name, vm: &known.name };
+        let change = if known.key.replace(key.id()) == Some(key.id()) {
+            KeyChange { vm, new: NewKeys::Same, until_ns }
+        } else {
+            KeyChange::rotation(vm, &key, &identity, until_ns)
+        };
+        self.send(WorkerCommand::ChangeKeys(Box::new(change)))
     }
 
     fn load(
@@ -292,21 +318,6 @@ fn packet_memory(fd: Option<OwnedFd>, len: u64) -> Result<PacketMemory, Failure>
         .map_err(|e| format!("cannot map the switch's packet memory: {}", chain(&e)))
 }
 
-/// Reads the key from the file that the host opened.
-fn read_key(fd: &OwnedFd) -> Result<TenantKey, Failure> {
-    let mut bytes = Zeroizing::new([0; KEY_SIZE + 1]);
-    match rustix::io::pread(fd, &mut bytes[..], 0) {
-        Ok(KEY_SIZE) => {
-            let key = bytes.first_chunk().expect("the buffer is longer than a key");
-            Ok(TenantKey::from_bytes(*key))
-        }
-        Ok(n) => {
-            Err(format!("the key file has {n} bytes instead of {KEY_SIZE}; make one with `p4shield keygen`"))
-        }
-        Err(e) => Err(format!("cannot read the key file: {e}")),
-    }
-}
-
 /// Copies the objects into private memory, once: another process that maps them may change them at any time.
 fn read_objects(descriptors: &[OwnedFd], lengths: &[u32]) -> Result<Vec<u8>, Failure> {
     let total = lengths.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n as usize));
@@ -357,13 +368,6 @@ mod tests {
         assert!(read_objects(&fds, &[]).is_err());
         assert!(read_objects(&fds, &[u32::MAX; 4]).is_err(), "the length is checked before the allocation");
         assert!(read_objects(&[], &[1]).is_err());
-    }
-
-    #[test]
-    fn a_key_of_the_wrong_size_is_refused() {
-        assert!(read_key(&memory(&[7; KEY_SIZE])).is_ok());
-        assert!(read_key(&memory(&[7; KEY_SIZE + 1])).is_err());
-        assert!(read_key(&memory(&[])).is_err());
     }
 
     #[test]

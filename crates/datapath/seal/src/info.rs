@@ -190,15 +190,16 @@ impl InfoOpener {
     }
 
     /// Makes `new` the current key, and accepts the present one until the steady clock reads `until_ns`.
-    /// Returns a key that is wiped, for another thread to free.
-    pub fn rotate(&mut self, new: InfoKey, until_ns: u64) -> Option<InfoKey> {
-        let key = std::mem::replace(&mut self.key, new);
-        let mut replaced = self.previous.replace(Previous { key, until_ns, is_wiped: false });
+    /// Leaves in `new` a key that is wiped, if there is one to free: allocates and frees nothing itself.
+    pub fn rotate(&mut self, new: &mut Option<InfoKey>, until_ns: u64) {
+        let Some(next) = new.take() else { return };
+        let key = std::mem::replace(&mut self.key, next);
+        let replaced = self.previous.replace(Previous { key, until_ns, is_wiped: false });
         self.current_since = None;
-        if let Some(replaced) = &mut replaced {
-            replaced.wipe();
-        }
-        replaced.map(|previous| previous.key)
+        *new = replaced.map(|mut previous| {
+            previous.wipe();
+            previous.key
+        });
     }
 
     /// Ends the previous key's window at `until_ns`, if that is earlier. A window never becomes longer.

@@ -59,7 +59,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Envelope<T>, DecodeEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Hello, PROTOCOL_VERSION, Reply, Request, Status, VmStatus};
+    use crate::message::{Hello, KeysSent, PROTOCOL_VERSION, Reply, Request, Status, VmStatus};
     use crate::program::{MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot};
     use crate::sandbox::SandboxReport;
     use p4shield_abi::Direction;
@@ -71,7 +71,6 @@ mod tests {
             Request::Hello(Hello {
                 version: PROTOCOL_VERSION,
                 tenant: "red".into(),
-                key: true,
                 door: false,
                 no_program: 0,
                 age_limit_ms: 1000,
@@ -79,7 +78,14 @@ mod tests {
                 budget: 1 << 20,
                 min_epoch: 1 << 60,
             }),
-            Request::SetVm { vm: 3, name: "web".into(), info: true, log: false },
+            Request::SetVm {
+                vm: 3,
+                name: "web".into(),
+                info: true,
+                log: false,
+                keys: KeysSent { current: true, previous_ms: Some(600_000) },
+            },
+            Request::SetKeys { vm: 3, window_ms: 1 },
             Request::LoadProgram { slot, name: "guard".into(), objects: vec![100, 200] },
             Request::StageProgram { slot, name: "guard".into(), objects: vec![300] },
             Request::RemoveVm { vm: 3 },

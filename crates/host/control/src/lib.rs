@@ -23,8 +23,8 @@ pub use client::{Client, ClientError};
 pub use door::{Door, GREETING};
 pub use envelope::{DecodeError, Envelope, decode, encode};
 pub use message::{
-    ChannelStatus, DirectionStatus, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
-    Reply, Request, Status, VmStatus, WireGeometry, verdict,
+    ChannelStatus, DirectionStatus, Hello, KeyStatus, KeysSent, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS,
+    PROTOCOL_VERSION, Reply, Request, Status, VmStatus, WireGeometry, verdict,
 };
 pub use program::{
     Entries, MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription,

@@ -25,8 +25,6 @@ pub struct Hello {
     pub version: u32,
     /// The tenant's name, part of what seals authenticate.
     pub tenant: String,
-    /// Whether the tenant's key comes with this message.
-    pub key: bool,
     /// Whether a listening socket comes with this message, where the next daemon adopts the P4 VM.
     pub door: bool,
     /// What happens to packets of a direction that has no program, as [`Verdict`]'s number.
@@ -40,6 +38,15 @@ pub struct Hello {
     /// The lowest epoch that logs may take: above those of the P4 VMs before. See
     /// `p4shield_seal::EpochFloor`.
     pub min_epoch: u64,
+}
+
+/// Keys of a VM that come with a message. A key is in memory of its own, so that it is in no message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeysSent {
+    /// Whether the current key comes.
+    pub current: bool,
+    /// If the previous key comes, too: the time in which it is accepted, milliseconds.
+    pub previous_ms: Option<u32>,
 }
 
 /// Geometry of a channel, as a message carries it.
@@ -68,7 +75,7 @@ impl From<WireGeometry> for Geometry {
 /// What the host asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Descriptors: the key file, if `key`; the listening socket, if `door`.
+    /// First message. Descriptor: the listening socket, if `door`.
     Hello(Hello),
     /// First message of the next daemon, on a connection to the listening socket of `Hello`, which the P4 VM
     /// accepts once it has lost its daemon. Descriptor: the P4 VM's standard error from now on.
@@ -81,7 +88,8 @@ pub enum Request {
         /// The time; zero: it ends with its daemon.
         ms: u32,
     },
-    /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`.
+    /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`; its current key
+    /// and its previous key, as `keys` says.
     SetVm {
         /// Index within the tenant.
         vm: u16,
@@ -91,6 +99,16 @@ pub enum Request {
         info: bool,
         /// Whether a log page comes with this.
         log: bool,
+        /// The keys that come with this.
+        keys: KeysSent,
+    },
+    /// Rotates the key of a user VM: the present key becomes the previous one. If the VM has the key already,
+    /// its window ends after `window_ms`, unless it ends earlier. Descriptor: the new key.
+    SetKeys {
+        /// Index within the tenant.
+        vm: u16,
+        /// Time in which the previous key is accepted, milliseconds.
+        window_ms: u32,
     },
     /// Links, verifies and compiles a program, and replaces the one at `place` between two batches.
     /// One that is refused leaves the old one running. Descriptor: memory that holds the objects
@@ -198,9 +216,15 @@ impl Request {
     #[must_use]
     pub const fn descriptors(&self) -> usize {
         match self {
-            Self::Hello(h) => h.key as usize + h.door as usize,
-            Self::SetVm { info, log, .. } => *info as usize + *log as usize,
-            Self::Adopt { .. } | Self::LoadProgram { .. } | Self::StageProgram { .. } => 1,
+            Self::Hello(h) => h.door as usize,
+            Self::SetVm { info, log, keys, .. } => {
+                let keys = keys.current as usize + keys.previous_ms.is_some() as usize;
+                *info as usize + *log as usize + keys
+            }
+            Self::Adopt { .. }
+            | Self::LoadProgram { .. }
+            | Self::StageProgram { .. }
+            | Self::SetKeys { .. } => 1,
             Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
             Self::Commit
             | Self::Discard
@@ -286,6 +310,21 @@ pub struct VmStatus {
     pub log_records: u64,
     /// By [`p4shield_abi::Direction`].
     pub directions: [DirectionStatus; 2],
+    /// Its keys; none if it has no pages.
+    pub keys: Option<KeyStatus>,
+}
+
+/// The keys of a user VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyStatus {
+    /// Number of the current key, `p4shield_seal::KeyId`.
+    pub current: [u8; 8],
+    /// Milliseconds until the previous key ends at the latest; none: it has ended.
+    pub previous_ms: Option<u64>,
+    /// Whether the VM's agent has used the current key.
+    pub agent_follows: bool,
+    /// Whether the log is sealed with the current key.
+    pub log_follows: bool,
 }
 
 /// One direction of a user VM. Counters as in [`p4shield_abi::log_page::DirectionTotals`].

@@ -58,7 +58,13 @@ fn orders() -> Vec<DaemonMessage> {
             id: 3,
             approved: Some([7; 32]),
             geometry,
-            request: Request::SetVm { vm: 0, name: "web".into(), info: true, log: false },
+            request: Request::SetVm {
+                vm: 0,
+                name: "web".into(),
+                info: true,
+                log: false,
+                keys: KeysSent::default(),
+            },
         },
     ]
 }

@@ -45,6 +45,12 @@ impl Audit {
         }
     }
 
+    /// Digests further packets with another key.
+    pub(super) fn set_key(&mut self, key: &PacketDigest) {
+        self.digest();
+        self.key.clone_from(key);
+    }
+
     /// Adds a packet that is to be judged.
     #[inline]
     pub(super) fn received(&mut self, direction: Direction, header: &[u8], packet_len: u32) {

@@ -3,6 +3,7 @@
 //! The control thread allocates a command and all that belongs to it. What has to be freed returns to the
 //! control thread in the answer.
 
+use super::keys::KeyChange;
 use super::serve::ServedChannel;
 use super::tenant_programs::TenantPrograms;
 use super::vm::Vm;
@@ -23,6 +24,8 @@ pub enum WorkerCommand {
     SetVm(Box<Vm>),
     /// Removes a VM.
     RemoveVm(u16),
+    /// Changes the keys of a VM.
+    ChangeKeys(Box<KeyChange>),
     /// Sets the verdict for a configured program that does not run.
     ExpectProgram(ProgramSlot, Verdict),
     /// Replaces a program; `None` removes it.
@@ -49,6 +52,8 @@ pub enum WorkerAnswer {
     Retired(Option<Box<LoadedProgram>>),
     /// Success; the removed VM is returned.
     Removed(Box<Vm>),
+    /// Success; what the change replaced is returned.
+    KeysChanged(Box<KeyChange>),
     /// Success; the removed channel is returned.
     Detached(Box<ServedChannel>, Doorbell),
     /// The result of [`WorkerCommand::WithProgram`].
@@ -68,6 +73,9 @@ impl WorkerCommand {
         let result = match self {
             Self::SetVm(vm) => programs.set_vm(vm).map(|()| WorkerAnswer::Done),
             Self::RemoveVm(vm) => programs.remove_vm(vm, header_bytes).map(WorkerAnswer::Removed),
+            Self::ChangeKeys(mut change) => {
+                programs.change_keys(&mut change).map(|()| WorkerAnswer::KeysChanged(change))
+            }
             Self::ExpectProgram(slot, fallback) => {
                 programs.expect_program(slot, fallback).map(|()| WorkerAnswer::Done)
             }

@@ -19,6 +19,7 @@
 mod audit;
 mod channels;
 mod command;
+mod keys;
 mod mailbox;
 mod runner;
 mod serve;
@@ -31,6 +32,8 @@ mod vm;
 pub use crate::program::{LoadedProgram, MapReading, NotRead};
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
+pub use keys::KeyChange;
+pub(crate) use keys::NewKeys;
 pub use mailbox::{WorkerHandle, mailbox};
 pub(crate) use runner::ProgramRunner;
 pub use serve::ServedChannel;

@@ -4,6 +4,7 @@
 //! program. The worker has one value for its channels and the placement `inline` has one for the switch's
 //! threads, so that a program runs in the same way in both.
 
+use super::keys::KeyChange;
 use super::verdict::{self, NoProgram};
 use super::vm::Vm;
 use crate::program::{LoadedProgram, MapReading, NotRead};
@@ -115,6 +116,15 @@ impl TenantPrograms {
         let mut vm = vm.ok_or_else(|| "there is no such VM".to_owned())?;
         vm.publish_log(header_bytes, Now::read());
         Ok(vm)
+    }
+
+    /// Changes the keys of a VM.
+    ///
+    /// # Errors
+    /// There is no such VM.
+    pub(super) fn change_keys(&mut self, change: &mut KeyChange) -> Result<(), String> {
+        let vm = self.vms.get_mut(usize::from(change.vm)).and_then(Option::as_deref_mut);
+        vm.map(|vm| vm.change_keys(change)).ok_or_else(|| "there is no such VM".to_owned())
     }
 
     fn slot(&mut self, slot: ProgramSlot) -> Result<(&mut Vm, Direction), String> {

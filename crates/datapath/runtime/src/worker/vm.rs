@@ -1,19 +1,17 @@
 //! One user VM in the worker: its programs, its information, its log.
 
 use super::audit::Audit;
+use super::keys::{self, KeyChange, LogPage};
+use super::steady_ns;
 use crate::program::LoadedProgram;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{DirectionTotals, InfoTotals, LogRecord};
-use p4shield_abi::log_page::{LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::VmInfo;
-use p4shield_channel::{ChannelError, PageReader, PageWriter, SharedMemory};
+use p4shield_channel::{ChannelError, PageReader, SharedMemory};
 use p4shield_control::{DirectionStatus, VmStatus};
-use p4shield_seal::{
-    AgeLimit, Epoch, EpochError, Identity, InfoOpener, LogSealer, Now, PacketDigest, SEALED_INFO_SIZE,
-    TenantKey,
-};
+use p4shield_seal::{AgeLimit, EpochError, Identity, InfoOpener, KeyRing, Now, SEALED_INFO_SIZE};
 
 /// A user VM.
 pub struct Vm {
@@ -34,14 +32,6 @@ struct InfoPage {
     /// Number of publications at the last poll.
     seen: u64,
     sealed: Box<[u8; SEALED_INFO_SIZE]>,
-}
-
-/// The writing end of the log page.
-struct LogPage {
-    page: PageWriter,
-    sealer: LogSealer,
-    audit: Audit,
-    records: u64,
 }
 
 /// The program and the counters of one direction.
@@ -122,7 +112,7 @@ pub enum VmError {
         source: ChannelError,
     },
     /// Pages are sealed, but there is no key.
-    #[error("a VM with an info page or a log page needs its tenant's key")]
+    #[error("a VM with an info page or a log page needs a key")]
     NoKey,
     /// No epoch for the log can be chosen.
     #[error("cannot start the log")]
@@ -137,15 +127,15 @@ impl Vm {
     pub fn new(
         index: u16,
         identity: &Identity<'_>,
-        key: Option<&TenantKey>,
+        keys: Option<&KeyRing>,
         limit: AgeLimit,
         info: Option<SharedMemory>,
         log: Option<SharedMemory>,
         min_epoch: u64,
     ) -> Result<Self, VmError> {
-        let key = || key.ok_or(VmError::NoKey);
-        let info = info.map(|memory| InfoPage::new(memory, key()?, identity, limit)).transpose()?;
-        let log = log.map(|memory| LogPage::new(memory, key()?, identity, min_epoch)).transpose()?;
+        let keys = || keys.ok_or(VmError::NoKey);
+        let info = info.map(|memory| InfoPage::new(memory, keys()?, identity, limit)).transpose()?;
+        let log = log.map(|memory| LogPage::new(memory, keys()?, identity, min_epoch)).transpose()?;
         Ok(Self {
             index,
             directions: Default::default(),
@@ -224,9 +214,13 @@ impl Vm {
             programs,
             sketches: *log.audit.sketches(),
         };
-        let sealed = log.sealer.seal(&record);
-        // If the page cannot be written, the auditor notices the silence; packets are judged nevertheless.
-        log.records += u64::from(log.page.publish(sealed.epoch, sealed.counter, sealed.bytes).is_ok());
+        let agent_since = self.info.as_ref().and_then(|info| info.opener.current_since());
+        log.publish(&record, now.mono_ns, agent_since);
+    }
+
+    /// Takes new keys over. What is to be freed stays in `change`.
+    pub(super) fn change_keys(&mut self, change: &mut KeyChange) {
+        keys::change(self.info.as_mut().map(|info| &mut info.opener), self.log.as_mut(), change);
     }
 
     pub(super) fn status(&self) -> VmStatus {
@@ -237,6 +231,7 @@ impl Vm {
             info_tally: [t.accepted, t.forged, t.replayed, t.stale],
             log_records: self.log.as_ref().map_or(0, |l| l.records),
             directions: self.directions.each_ref().map(DirectionState::status),
+            keys: keys::status(self.info.as_ref().map(|i| &i.opener), self.log.as_ref(), steady_ns()),
         }
     }
 }
@@ -259,13 +254,13 @@ impl DirectionState {
 impl InfoPage {
     fn new(
         memory: SharedMemory,
-        key: &TenantKey,
+        keys: &KeyRing,
         identity: &Identity<'_>,
         limit: AgeLimit,
     ) -> Result<Self, VmError> {
         let page = PageReader::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)
             .map_err(|source| VmError::Page { which: "info", source })?;
-        let opener = InfoOpener::new(key, identity, limit);
+        let opener = InfoOpener::with_keys(keys, identity, limit);
         Ok(Self { page, opener, seen: 0, sealed: Box::new([0; SEALED_INFO_SIZE]) })
     }
 
@@ -284,19 +279,5 @@ impl InfoPage {
             // The slot is being written, or the page is not set up yet: the next poll tries again.
             Ok(None) | Err(_) => false,
         }
-    }
-}
-
-impl LogPage {
-    fn new(
-        memory: SharedMemory,
-        key: &TenantKey,
-        identity: &Identity<'_>,
-        min_epoch: u64,
-    ) -> Result<Self, VmError> {
-        let page = PageWriter::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE)
-            .map_err(|source| VmError::Page { which: "log", source })?;
-        let sealer = LogSealer::new(key, identity, Epoch::from_floor(min_epoch)?);
-        Ok(Self { page, sealer, audit: Audit::new(PacketDigest::for_vm(key, identity)), records: 0 })
     }
 }

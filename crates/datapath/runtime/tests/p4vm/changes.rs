@@ -1,7 +1,7 @@
 //! Changes of a running P4 VM: VMs come and go, and programs are replaced together.
 
 use crate::programs;
-use crate::rig::{EGRESS, INGRESS, Rig, memory};
+use crate::rig::{EGRESS, INGRESS, KEY, Rig, WITH_KEY, memory};
 use crate::tests::{Test, with_pages};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
@@ -19,7 +19,7 @@ fn stage(rig: &mut Rig, slot: ProgramSlot, source: &str) -> Result<Reply, Client
 }
 
 fn set_vm(rig: &mut Rig, vm: u16) {
-    rig.ask(Request::SetVm { vm, name: format!("vm{vm}"), info: false, log: false }, &[]).unwrap();
+    rig.ask(crate::rig::set_vm(vm, &format!("vm{vm}")), &[]).unwrap();
 }
 
 fn staged_programs_run_after_the_commit_only() {
@@ -76,7 +76,8 @@ fn a_vm_that_comes_back_writes_a_later_epoch() {
     rig.ask(Request::RaiseEpoch { min_epoch: floor }, &[]).unwrap();
     rig.ask(Request::RaiseEpoch { min_epoch: 1 }, &[]).unwrap();
     let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
-    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: true }, &[&page]).unwrap();
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, keys: WITH_KEY };
+    rig.ask(vm, &[&page, &memory("key", &KEY)]).unwrap();
     crate::rig::wait_for("a record of the next epoch", || epoch().is_some_and(|e| e > first));
     assert!(epoch().unwrap() >= floor, "a lower floor lowers none");
 }

@@ -1,7 +1,7 @@
 //! A P4 VM that loses its daemon, and the daemons that come to its door.
 
 use crate::programs;
-use crate::rig::{EGRESS, KEY, PATIENCE, Rig, hello, memory};
+use crate::rig::{EGRESS, PATIENCE, Rig, hello, memory};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_control::{Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError};
 use rustix::fd::OwnedFd;
@@ -36,16 +36,15 @@ impl Orphan {
         bind(&listener, &SocketAddrUnix::new(&door).unwrap()).unwrap();
         listen(&listener, 4).unwrap();
         let mut client = Client::new(crate::rig::spawn());
-        let key = memory("key", &KEY);
         let first = Request::Hello(Hello { door: true, ..hello() });
-        client.call(first, &[key.as_fd(), listener.as_fd()], PATIENCE).unwrap();
+        client.call(first, &[listener.as_fd()], PATIENCE).unwrap();
         let pid = client.peer().unwrap();
         let mut rig = Rig { client, pid };
         if let Some(patience) = patience {
             let ms = u32::try_from(patience.as_millis()).unwrap();
             rig.ask(Request::SetPatience { ms }, &[]).unwrap();
         }
-        rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+        rig.ask(crate::rig::set_vm(0, "web"), &[]).unwrap();
         rig.load(EGRESS, programs::PASS).unwrap();
         Self { rig, _folder: folder, door }
     }

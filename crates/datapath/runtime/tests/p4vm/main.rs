@@ -9,6 +9,7 @@ mod changes;
 mod door;
 mod programs;
 mod rig;
+mod rotation;
 mod tests;
 
 use p4shield_runtime::p4vm;
@@ -39,6 +40,7 @@ fn main() {
         .iter()
         .chain(changes::TESTS)
         .chain(door::TESTS)
+        .chain(rotation::TESTS)
         .filter(|(name, _)| name.contains(&filter))
     {
         let ok = std::panic::catch_unwind(test).is_ok();

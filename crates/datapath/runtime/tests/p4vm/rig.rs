@@ -6,7 +6,7 @@ use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
 use p4shield_control::{
-    Client, ClientError, Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket, Status,
+    Client, ClientError, Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket, Status,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
@@ -51,7 +51,6 @@ pub(crate) fn hello() -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         tenant: "red".into(),
-        key: true,
         door: false,
         no_program: Verdict::Drop as u8,
         age_limit_ms: 60_000,
@@ -61,12 +60,19 @@ pub(crate) fn hello() -> Hello {
     }
 }
 
+/// A VM without pages.
+pub(crate) fn set_vm(vm: u16, name: &str) -> Request {
+    Request::SetVm { vm, name: name.into(), info: false, log: false, keys: KeysSent::default() }
+}
+
+/// One key that comes with a VM.
+pub(crate) const WITH_KEY: KeysSent = KeysSent { current: true, previous_ms: None };
+
 impl Rig {
     /// Starts a P4 VM and sends `Hello`.
     pub(crate) fn start(hello: Hello) -> Self {
         let mut client = Client::new(spawn());
-        let key = memory("key", &KEY);
-        let reply = client.call(Request::Hello(hello), &[key.as_fd()], PATIENCE).unwrap();
+        let reply = client.call(Request::Hello(hello), &[], PATIENCE).unwrap();
         let Reply::Hello { sandbox, .. } = reply else { panic!("{reply:?}") };
         assert!(sandbox.missing.is_empty() && sandbox.landlock_abi >= 1, "{sandbox:?}");
         let pid = client.peer().unwrap();
@@ -76,7 +82,7 @@ impl Rig {
     /// Starts a P4 VM with one VM without pages.
     pub(crate) fn with_vm() -> Self {
         let mut rig = Self::start(hello());
-        rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+        rig.ask(set_vm(0, "web"), &[]).unwrap();
         rig
     }
 

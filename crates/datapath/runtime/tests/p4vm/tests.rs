@@ -1,7 +1,9 @@
 //! The guarantees of a P4 VM.
 
 use crate::programs;
-use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Pages, Rig, hello, memory, spawn, wait_for};
+use crate::rig::{
+    EGRESS, INGRESS, KEY, Mediator, Pages, Rig, WITH_KEY, hello, memory, set_vm, spawn, wait_for,
+};
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
@@ -63,7 +65,7 @@ fn a_direction_without_a_program_drops_and_counts() {
 
 fn no_program_passes_if_configured() {
     let mut rig = Rig::start(Hello { no_program: Verdict::Pass as u8, ..hello() });
-    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+    rig.ask(set_vm(0, "web"), &[]).unwrap();
     let mut m = rig.attach(1);
     assert_eq!(m.judge(Direction::Egress, 1).0, Verdict::Pass);
 }
@@ -72,7 +74,7 @@ fn no_program_passes_if_configured() {
 fn a_worker_is_woken_for_each_packet() {
     let mut rig =
         Rig::start(Hello { no_program: Verdict::Pass as u8, log_interval_ms: 3_600_000, ..hello() });
-    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+    rig.ask(set_vm(0, "web"), &[]).unwrap();
     let mut m = rig.attach(1);
     for byte in 0..10 {
         // Longer than it spins.
@@ -163,14 +165,14 @@ pub(crate) fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, P
     let pages = Pages::new(name);
     let (info, log) = (Pages::open(&pages.info, INFO_PAGE_SIZE), Pages::open(&pages.log, LOG_PAGE_SIZE));
     let fds = [&info, &log].map(|m| m.fd().unwrap().try_clone_to_owned().unwrap());
-    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: true, log: true }, &[&fds[0], &fds[1]])
-        .unwrap();
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, keys: WITH_KEY };
+    rig.ask(vm, &[&fds[0], &fds[1], &memory("key", &KEY)]).unwrap();
     let info = PageWriter::new(info, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE).unwrap();
     let log = PageReader::new(log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
     (rig, pages, info, log)
 }
 
-const WEB: Identity<'_> = Identity { tenant: "red", vm: "web" };
+pub(crate) const WEB: Identity<'_> = Identity { tenant: "red", vm: "web" };
 
 fn programs_read_sealed_information_only() {
     let (mut rig, _pages, mut info, _) = with_pages("info", hello());
@@ -292,11 +294,12 @@ fn a_floor_raises_the_logs_epoch() {
     // Without room for random bits, two P4 VMs could seal with the same key and nonce.
     let mut rig = Rig::start(Hello { min_epoch: u64::MAX, ..hello() });
     let page = memory("page", &[0; LOG_PAGE_SIZE]);
-    let refused = rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: true }, &[&page]);
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, keys: WITH_KEY };
+    let refused = rig.ask(vm, &[&page, &memory("key", &KEY)]);
     assert!(matches!(&refused, Err(ClientError::Failed(why)) if why.contains("epoch")), "{refused:?}");
 }
 
-fn newest(log: &PageReader, opener: &mut LogOpener) -> Option<OpenedRecord> {
+pub(crate) fn newest(log: &PageReader, opener: &mut LogOpener) -> Option<OpenedRecord> {
     let mut sealed = vec![0; log.room()];
     let p = log.newest(&mut sealed).ok()??;
     opener.open(p.epoch, p.counter, &sealed[..p.len]).ok()
@@ -427,7 +430,7 @@ fn hostile_messages_are_survived() {
         seed ^= seed << 17;
         seed
     };
-    let hello = encode(&Envelope { id: 1, body: Request::Hello(Hello { key: false, ..hello() }) }).unwrap();
+    let hello = encode(&Envelope { id: 1, body: Request::Hello(hello()) }).unwrap();
     socket.send(&hello, &[]).unwrap();
     socket.receive().unwrap();
     let file = memory("x", b"x");

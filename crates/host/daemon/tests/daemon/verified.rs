@@ -8,7 +8,7 @@ use p4shield_abi::Direction;
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Allowed, Peer, Server, Setup, SwitchEvent, SwitchEvents};
-use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_daemon::api;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
@@ -134,7 +134,6 @@ fn forged() {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
-        key: false,
         door: false,
         no_program: 0,
         age_limit_ms: 1000,
@@ -143,7 +142,7 @@ fn forged() {
         min_epoch: 0,
     };
     assert!(matches!(hostile.ask(None, Request::Hello(hello), &[]), Reply::Hello { .. }));
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys: KeysSent::default() };
     assert_eq!(hostile.ask(None, vm, &[]), Reply::Done);
     for (file, approved) in [
         ("unsafe.o", Some(verified)),

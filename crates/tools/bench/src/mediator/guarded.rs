@@ -16,13 +16,13 @@ use p4shield_attach::inline::{InlineLibrary, LoadedPrograms};
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
 use p4shield_channel::{Doorbell, Responder, SharedMemory};
-use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
 use p4shield_runtime::worker::{
     LoadedProgram, ServedChannel, Vm, Worker, WorkerAnswer, WorkerCommand, WorkerHandle, mailbox,
 };
-use p4shield_seal::{AgeLimit, Identity, TenantKey};
+use p4shield_seal::{AgeLimit, Identity, KeyRing, TenantKey};
 use tempfile::TempDir;
 
 use crate::cores;
@@ -80,7 +80,8 @@ impl WorkerThread {
         let thread = std::thread::Builder::new().spawn(work)?;
         let working = Self { control, thread: Some(thread) };
         let identity = Identity { tenant: "bench", vm: "vm0" };
-        let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?), 0);
+        let keys = KeyRing::new(pages.key.duplicate());
+        let vm = Vm::new(0, &identity, Some(&keys), AgeLimit::default(), None, Some(pages.log()?), 0);
         let program = Program::load(&verified, &EngineOptions::default())?;
         let loaded = Box::new(LoadedProgram::of(program));
         working.send(WorkerCommand::SetVm(Box::new(vm?)))?;
@@ -120,7 +121,6 @@ impl Inline {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             tenant: "bench".to_owned(),
-            key: true,
             door: false,
             no_program: Verdict::Pass as u8,
             age_limit_ms: 1000,
@@ -130,11 +130,12 @@ impl Inline {
         };
         let at = |name: &str| pages.folder.path().join(name);
         let library = InlineLibrary::load()?;
-        let (programs, reply) = library.create(geometry, Request::Hello(hello), vec![open(&at("key"))?]);
+        let (programs, reply) = library.create(geometry, Request::Hello(hello), Vec::new());
         let mut programs = programs.ok_or_else(|| anyhow!("{reply:?}"))?;
         drop(pages.log()?);
-        let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true };
-        done(programs.execute(vm, None, vec![open_to_write(&at("log"))?]))?;
+        let keys = KeysSent { current: true, previous_ms: None };
+        let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true, keys };
+        done(programs.execute(vm, None, vec![open_to_write(&at("log"))?, open(&at("key"))?]))?;
         File::create(at("object")).and_then(|mut f| f.write_all(&object))?;
         let load = Request::LoadProgram {
             slot: ProgramSlot::new(0, Direction::Ingress),

@@ -1,6 +1,7 @@
 //! `p4shield audit`: reads the log page and the interface, and feeds the audit engine.
 
 mod interface_watch;
+mod keys;
 mod log;
 mod summary;
 
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use p4shield_abi::Direction;
-use p4shield_seal::{Identity, KeyError, Now, PacketDigest, TenantKey};
+use p4shield_seal::{KeyError, KeyFile, Now, PacketDigest};
 use serde::Serialize;
 
 use crate::audit::expect::Expectations;
@@ -19,6 +20,7 @@ use crate::error::AgentError;
 use crate::page::PageWatch;
 use crate::tap::TapError;
 use interface_watch::InterfaceWatch;
+use keys::KeyFollower;
 use log::LogPage;
 pub use summary::Summary;
 
@@ -157,6 +159,7 @@ struct Auditor {
     log: LogPage,
     log_watch: PageWatch,
     interface: InterfaceWatch,
+    keys: KeyFollower,
     expected: Expectations,
     method: Method,
 }
@@ -164,11 +167,12 @@ struct Auditor {
 impl Auditor {
     fn new(config: &AuditConfig) -> Result<Self, AuditError> {
         config.check()?;
-        let key = TenantKey::load(&config.vm.key)?;
-        let identity = Identity { tenant: &config.vm.tenant, vm: &config.vm.name };
+        let (file, key) = KeyFile::open(&config.vm.key)?;
+        let identity = config.vm.identity();
         let (log, log_watch) = LogPage::open(&config.log_page, &key, &identity)?;
         let interface = InterfaceWatch::new(config, PacketDigest::for_vm(&key, &identity))?;
         let ns = |ms: u64| ms.saturating_mul(1_000_000);
+        let keys = KeyFollower::new(config.vm.clone(), file, ns(config.key_window_ms));
         let mut limits = Limits::new(ns(config.log_interval_ms), ns(config.hold_ms));
         let method = interface.method();
         if method == Method::Counters {
@@ -178,7 +182,7 @@ impl Auditor {
         limits.min_compared_ppm = config.min_compared_ppm;
         let expected = config.expected.clone();
         let audit = Audit::new(limits, expected.clone(), &config.directions(), method, Now::read());
-        Ok(Self { limits, audit, log, log_watch, interface, expected, method })
+        Ok(Self { limits, audit, log, log_watch, interface, keys, expected, method })
     }
 
     /// Reads the log page and the interface once.
@@ -187,6 +191,7 @@ impl Auditor {
             self.log.reopen(memory);
         }
         self.log.read(now, &mut self.audit);
+        self.keys.step(now.mono_ns, &mut self.log, &mut self.interface, &mut self.audit);
         // Zero until the P4 VM has a channel; until then it judges no packets.
         let cover = self.audit.last_record().map(|r| r.header_bytes).filter(|n| *n != 0);
         for finding in self.interface.refresh(cover) {

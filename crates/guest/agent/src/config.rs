@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use p4shield_abi::Direction;
 use p4shield_abi::info::{APP_VALUES, INTERFACES};
+use p4shield_seal::Identity;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::expect::Expectations;
@@ -22,8 +23,16 @@ pub struct VmConfig {
     pub tenant: String,
     /// The user VM's name.
     pub name: String,
-    /// File with the tenant's key, of mode 0600.
+    /// File with the VM's key, of mode 0600. It may be replaced at any time: the new key is used from then on.
     pub key: PathBuf,
+}
+
+impl VmConfig {
+    /// Returns the identity that is part of every seal.
+    #[must_use]
+    pub fn identity(&self) -> Identity<'_> {
+        Identity { tenant: &self.tenant, vm: &self.name }
+    }
 }
 
 /// TCP memory from which on the tenant sheds load.
@@ -116,6 +125,9 @@ pub struct AuditConfig {
     /// do not count as a bypass.
     #[serde(default = "default_unmediated")]
     pub unmediated_per_second: u64,
+    /// Milliseconds after a replacement of the key file in which the log may still have the previous key.
+    #[serde(default = "default_key_window_ms")]
+    pub key_window_ms: u64,
     /// What the log has to show beside the packets.
     #[serde(default)]
     pub expected: Expectations,
@@ -153,6 +165,10 @@ const fn default_log_interval_ms() -> u64 {
 
 const fn default_hold_ms() -> u64 {
     200
+}
+
+const fn default_key_window_ms() -> u64 {
+    600_000
 }
 
 const fn default_audited() -> bool {
@@ -275,6 +291,7 @@ impl AuditConfig {
             hook: Hook::default(),
             counters_only: false,
             unmediated_per_second: default_unmediated(),
+            key_window_ms: default_key_window_ms(),
             expected: Expectations::default(),
             max_loss_ppm: default_max_loss(),
             min_compared_ppm: default_min_compared(),

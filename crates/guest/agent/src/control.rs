@@ -77,6 +77,9 @@ pub struct Status {
     pub tenant: String,
     /// Name of the user VM.
     pub vm: String,
+    /// Number of the key that snapshots are sealed with.
+    #[serde(default)]
+    pub key: String,
     /// Epoch of this start.
     pub epoch: u64,
     /// Snapshots published since this start.

@@ -13,7 +13,7 @@ use p4shield_agent::config::{InterfaceConfig, Threshold, VmConfig};
 use p4shield_agent::control::{Answer, ClientError, Request, Status, send_request};
 use p4shield_agent::{AgentConfig, AgentError, PageLocation, run_agent};
 use p4shield_channel::{PageReader, SharedMemory};
-use p4shield_seal::{AgeLimit, EpochError, Identity, InfoOpener, Now, TenantKey};
+use p4shield_seal::{AgeLimit, EpochError, Identity, InfoKey, InfoOpener, Now, TenantKey};
 use p4shield_testbed::wait_until;
 
 struct Running {
@@ -90,6 +90,39 @@ impl Running {
             t.join().unwrap().unwrap();
         }
     }
+}
+
+#[test]
+fn the_agent_follows_a_replaced_key_file() {
+    let mut agent = Running::new();
+    let mut p4_vm = agent.p4_vm();
+    let path = &agent.config.vm.key;
+    wait_until("the first snapshot", 10, || p4_vm.read().1 == InfoStatus::Known).unwrap();
+    let old = agent.status().key;
+    // A file that is refused changes nothing.
+    let bad = path.with_extension("bad");
+    std::fs::write(&bad, b"short").unwrap();
+    std::fs::set_permissions(&bad, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(&bad, path).unwrap();
+    let published = agent.status().published;
+    wait_until("more snapshots", 10, || agent.status().published > published + 10).unwrap();
+    assert_eq!((p4_vm.read().1, agent.status().key), (InfoStatus::Known, old.clone()));
+    // A P4 VM that has rotated accepts both keys, without a gap.
+    let identity = Identity { tenant: "acme", vm: "web" };
+    let new = TenantKey::random(path).unwrap();
+    p4_vm.opener.rotate(&mut Some(InfoKey::new(&new, &identity)), u64::MAX);
+    new.replace(path).unwrap();
+    wait_until("the new key", 10, || {
+        assert_eq!(p4_vm.read().1, InfoStatus::Known, "information is fresh all the time");
+        p4_vm.opener.current_since().is_some()
+    })
+    .unwrap();
+    let totals = p4_vm.opener.totals();
+    assert_eq!((totals.forged, totals.replayed, totals.stale), (0, 0, 0));
+    let status = agent.status();
+    assert_eq!(status.key, new.id().to_string());
+    assert_ne!(status.key, old);
+    agent.end();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use common::packet::PacketSocket;
 use common::usable;
 use p4shield_abi::Direction;
 use p4shield_agent::audit::Counts;
-use p4shield_agent::audit::history::History;
+use p4shield_agent::audit::history::{Histories, History};
 use p4shield_agent::tap::{Hook, Tap, TapConfig, TapError};
 use p4shield_seal::PacketDigest;
 use p4shield_testbed::{NetNs, wait_until};
@@ -21,7 +21,7 @@ const V6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 const ALL_FRAMES: usize = 2 * 3 * 9;
 
 fn config(addresses: &[IpAddr], cover: u32, hook: Hook) -> TapConfig<'_> {
-    TapConfig { interface: "eth0", addresses, key: &KEY, cover, hook }
+    TapConfig { interface: "eth0", addresses, keys: [Some(&KEY), None], cover, hook }
 }
 
 /// Returns a frame to the VM: VLAN tags, IP version, protocol, bytes after the IP header.
@@ -71,8 +71,9 @@ fn ends() -> (NetNs, NetNs) {
 }
 
 fn observe(tap: &Tap, direction: Direction) -> (Counts, History) {
-    let mut history = History::default();
-    let counts = tap.observe(direction, &mut history).unwrap();
+    let mut histories = Histories::default();
+    let counts = tap.observe(direction, &mut histories).unwrap();
+    let [history, _] = histories;
     (counts, history)
 }
 

@@ -22,11 +22,12 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
     if audit.records.front().is_some_and(|r| r.is_restart) {
         audit.begin_restart();
     }
+    audit.follow_key();
     let grace = audit.limits.grace_ns;
     // Earlier records may lack packets that passed the interface just before the audit counted there.
     if !audit.was_anchored {
         let begin = audit.started.unwrap_or(now).saturating_add(grace);
-        let early = audit.records.partition_point(|r| r.at < begin && !r.is_restart);
+        let early = audit.records.partition_point(|r| r.at < begin && !r.is_restart && r.rekeyed.is_none());
         audit.records.drain(..early);
     }
     let is_due = |record: &Record| now >= record.at.saturating_add(grace);
@@ -38,6 +39,11 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
         (Some(low), false)
     } else {
         let Some(second) = audit.records.get(1).filter(|r| is_due(r)) else { return false };
+        if second.rekeyed.is_some() {
+            // The packets between both have another key than `first`.
+            audit.records.pop_front();
+            return true;
+        }
         let found = search(audit, first, second, low, high);
         if found.is_none() && are_equal(audit, low, high) {
             // Equal packets have no place among each other, and need none.

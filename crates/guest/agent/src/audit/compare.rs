@@ -3,7 +3,7 @@
 
 use super::anchor;
 use super::finding::{Finding, Notice};
-use super::history::History;
+use super::history::Histories;
 use super::items::ItemAudit;
 use super::{Counts, Report};
 
@@ -12,11 +12,17 @@ use super::{Counts, Report};
 const START_GRACES: u64 = 3;
 
 impl ItemAudit {
-    /// Processes the counts of the interface. Without a history their packets have no digest.
-    pub(super) fn observe(&mut self, now: u64, counts: Counts, history: Option<&History>, out: &mut Report) {
+    /// Processes the counts of the interface. Without histories their packets have no digest.
+    pub(super) fn observe(
+        &mut self,
+        now: u64,
+        counts: Counts,
+        histories: Option<&Histories>,
+        out: &mut Report,
+    ) {
         self.report_undigested(&counts, out);
         self.counts = counts;
-        self.follow(history, counts.packets);
+        self.follow(histories, counts.packets);
         if now.saturating_sub(*self.started.get_or_insert(now)) <= START_GRACES * self.limits.grace_ns {
             self.early = self.count();
         }

@@ -115,6 +115,11 @@ pub enum Finding {
         /// Number of records.
         records: u64,
     },
+    /// Records are sealed with the previous key, which has ended.
+    LogOldKey {
+        /// Number of records.
+        records: u64,
+    },
     /// Genuine records do not continue the previous record.
     LogChainBroken {
         /// Number of records.
@@ -179,9 +184,10 @@ impl Finding {
             Self::Swapped { .. } => exit_code::SWAPPED,
             Self::Invented { .. } => exit_code::INVENTED,
             Self::Withheld { .. } => exit_code::WITHHELD,
-            Self::LogForged { .. } | Self::LogReplayed { .. } | Self::LogChainBroken { .. } => {
-                exit_code::LOG_FORGED
-            }
+            Self::LogForged { .. }
+            | Self::LogReplayed { .. }
+            | Self::LogOldKey { .. }
+            | Self::LogChainBroken { .. } => exit_code::LOG_FORGED,
             Self::LogDelayed { .. } | Self::LogStopped { .. } | Self::Unrecorded { .. } => {
                 exit_code::LOG_STOPPED
             }
@@ -307,6 +313,11 @@ impl std::fmt::Display for Finding {
             Self::LogReplayed { records } => {
                 write!(f, "the cloud replayed the log: {records} old records returned; ask the provider why")
             }
+            Self::LogOldKey { records } => write!(
+                f,
+                "the log is sealed with the previous key: {records} records after its end; if the provider \
+                 did not rotate the key on the host, another party has the old one"
+            ),
             Self::LogChainBroken { records } => write!(
                 f,
                 "the log was forged: {records} records do not continue the previous one; check that only \

@@ -3,6 +3,9 @@
 /// Number of packets in a history; size of the ring in `tap.bpf.c`.
 pub const HISTORY: usize = 1 << 16;
 
+/// The histories of one direction: one of each key with which packets are digested at once.
+pub type Histories = [History; 2];
+
 /// The running digest of one direction after each recent packet. The engine requests it for "the first n
 /// packets", as a P4 VM's record states them.
 #[derive(Clone)]

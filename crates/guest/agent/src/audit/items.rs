@@ -6,9 +6,10 @@ use p4shield_abi::Direction;
 use p4shield_abi::sketch::Sketch;
 
 use super::finding::Notice;
-use super::history::History;
+use super::history::{Histories, History};
 use super::ledger::Ledger;
 use super::peel::differences;
+use super::rekey::{ROTATION_OVERLAP, Rekeyed, in_order};
 use super::{Counts, DirectionStatus, Limits, Report};
 
 /// Most records that wait for packets in flight.
@@ -38,14 +39,16 @@ pub(super) struct Record {
     pub(super) sketch: Sketch,
     /// Whether it counts from 0 again: the previous record is of another P4 VM.
     pub(super) is_restart: bool,
+    /// Whether its key is another than the previous record's.
+    pub(super) rekeyed: Option<Rekeyed>,
 }
 
 /// A packet that only one side has so far.
 #[derive(Clone, Copy)]
-struct Pending {
-    item: u64,
+pub(super) struct Pending {
+    pub(super) item: u64,
     /// When it was read.
-    at: u64,
+    pub(super) at: u64,
 }
 
 /// Packets without a digest. Each stands for a judged packet that seems to be missing.
@@ -90,12 +93,18 @@ pub(super) struct ItemAudit {
     pub(super) stretch: Option<Stretch>,
     /// Items of packets at the interface, from number `first` on; 0 for those without a digest.
     pub(super) arrivals: VecDeque<u64>,
+    /// The items of the same packets under the other key; 0 unless the key rotates.
+    pub(super) twins: VecDeque<u64>,
+    /// Number of the newest packet that has such an item.
+    pub(super) newest_twin: Option<u64>,
+    /// Number of the key under which packets are compared.
+    pub(super) key: usize,
     pub(super) first: u64,
     /// Number of packets at the interface over time, oldest first.
     pub(super) samples: VecDeque<(u64, u64)>,
     pub(super) counts: Counts,
     /// Packets at the interface that no record contains yet.
-    unjudged: Vec<Pending>,
+    pub(super) unjudged: Vec<Pending>,
     /// Packets of records that have not reached the interface yet.
     missing: Vec<Pending>,
     /// Packets without a digest among those that were compared.
@@ -123,6 +132,9 @@ impl ItemAudit {
             anchor: None,
             stretch: None,
             arrivals: VecDeque::new(),
+            twins: VecDeque::new(),
+            newest_twin: None,
+            key: 0,
             first: 0,
             samples: VecDeque::new(),
             counts: Counts::default(),
@@ -146,6 +158,7 @@ impl ItemAudit {
         self.recorded = record.packets;
         if self.records.len() == RECORDS {
             self.lose_anchor();
+            self.follow_key();
             self.records.pop_front();
         }
         self.records.push_back(record);
@@ -191,7 +204,8 @@ impl ItemAudit {
     }
 
     /// Takes the items of new packets over. Those that the tap overwrote meanwhile have no digest.
-    pub(super) fn follow(&mut self, history: Option<&History>, packets: u64) {
+    pub(super) fn follow(&mut self, histories: Option<&Histories>, packets: u64) {
+        let [history, other] = in_order(histories, self.key);
         let count = history.map_or(packets, History::count);
         if count.saturating_sub(self.first) > ARRIVALS as u64 {
             self.lose_anchor();
@@ -199,7 +213,13 @@ impl ItemAudit {
         }
         for n in self.count() + 1..=count {
             let of = |h: &History| Some(h.after(n)?.wrapping_sub(h.after(n - 1)?));
-            self.arrivals.push_back(history.and_then(of).filter(|d| *d != 0).map_or(0, Sketch::item));
+            let item = |h: Option<&History>| h.and_then(of).filter(|d| *d != 0).map_or(0, Sketch::item);
+            self.arrivals.push_back(item(history));
+            let twin = item(other);
+            self.twins.push_back(twin);
+            if twin != 0 {
+                self.newest_twin = Some(n);
+            }
         }
     }
 
@@ -207,6 +227,7 @@ impl ItemAudit {
     fn forget(&mut self, first: u64) {
         let surplus = first.saturating_sub(self.first) as usize;
         self.arrivals.drain(..surplus.min(self.arrivals.len()));
+        self.twins.drain(..surplus.min(self.twins.len()));
         self.first = self.first.max(first);
     }
 
@@ -248,6 +269,7 @@ impl ItemAudit {
             self.begin_restart();
             return true;
         }
+        self.follow_key();
         let (Some(anchor), Some(record)) = (&self.anchor, self.records.front()) else { return false };
         let judged = record.packets.saturating_sub(anchor.record.packets);
         let is_due = now >= record.at.saturating_add(self.limits.grace_ns);
@@ -336,7 +358,10 @@ impl ItemAudit {
             }
         }
         for item in seen_only {
-            if !take(&mut self.missing, item) {
+            // A packet that was judged before a rotation is missing under the key of that time.
+            let was_missing = take(&mut self.missing, item)
+                || self.twin(item).is_some_and(|twin| take(&mut self.missing, twin));
+            if !was_missing {
                 self.unjudged.push(Pending { item, at: now });
             }
         }
@@ -347,7 +372,8 @@ impl ItemAudit {
         self.ledger.compared(place.saturating_sub(anchor.place).saturating_sub(undigested));
         self.ledger.uncompared(undigested);
         self.anchor = Some(Anchor { record, place, fresh: false });
-        self.forget(place.saturating_sub(OVERLAP));
+        let overlap = if self.has_twins() { ROTATION_OVERLAP } else { OVERLAP };
+        self.forget(place.saturating_sub(overlap));
     }
 
     /// Decides about packets that were waited for long enough.
@@ -376,6 +402,10 @@ impl ItemAudit {
         let grace = self.limits.grace_ns;
         // Packets that arrived after the newest compared record are late, but not missing.
         let mut late: Vec<u64> = self.items(place, self.count()).collect();
+        if self.has_twins() {
+            let from = (place.max(self.first) - self.first) as usize;
+            late.extend(self.twins.range(from.min(self.twins.len())..).filter(|twin| **twin != 0));
+        }
         late.sort_unstable();
         // So may be those without a digest among them.
         let mut waiting = late.partition_point(|item| *item == 0);
@@ -407,7 +437,8 @@ impl ItemAudit {
     fn resolve(&mut self, now: u64, item: u64, accuses: bool) {
         // A packet that was judged long ago was kept, and is no late one.
         let oldest = now.saturating_sub(self.limits.patience_ns);
-        let is_late = |lost: &Pending| lost.item == item && lost.at >= oldest;
+        let twin = if accuses { self.twin(item) } else { None };
+        let is_late = |lost: &Pending| (lost.item == item || Some(lost.item) == twin) && lost.at >= oldest;
         if accuses && let Some(at) = self.lost.iter().position(is_late) {
             self.lost.remove(at);
             self.ledger.found();

@@ -37,6 +37,7 @@ pub(super) struct LogWatch {
     forged: IncidentCounter,
     replayed: IncidentCounter,
     broken: IncidentCounter,
+    old_key: IncidentCounter,
     delayed: IncidentCounter,
     /// Whether the last record was late; a log that remains late is reported once.
     late: bool,
@@ -61,6 +62,7 @@ impl LogWatch {
             forged: IncidentCounter::default(),
             replayed: IncidentCounter::default(),
             broken: IncidentCounter::default(),
+            old_key: IncidentCounter::default(),
             delayed: IncidentCounter::default(),
             late: false,
             worst_delay_ns: 0,
@@ -103,6 +105,7 @@ impl LogWatch {
         match refusal {
             LogRefusal::Replayed => self.replayed.add(now, 1),
             LogRefusal::ChainBroken => self.broken.add(now, 1),
+            LogRefusal::OldKey => self.old_key.add(now, 1),
             LogRefusal::Unchanged => {}
             _ => self.forged.add(now, 1),
         }
@@ -121,6 +124,8 @@ impl LogWatch {
         findings.extend(
             self.broken.take_if_due(now, conclude).map(|records| Finding::LogChainBroken { records }),
         );
+        findings
+            .extend(self.old_key.take_if_due(now, conclude).map(|records| Finding::LogOldKey { records }));
         if self.delayed.take_if_due(now, conclude).is_some() {
             let by_ms = std::mem::take(&mut self.worst_delay_ns) / 1_000_000;
             findings.push(Finding::LogDelayed { by_ms });

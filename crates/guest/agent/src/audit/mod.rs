@@ -72,6 +72,7 @@ mod ledger;
 mod logwatch;
 mod notice;
 mod peel;
+mod rekey;
 mod values;
 
 use p4shield_abi::Direction;
@@ -82,9 +83,10 @@ use serde::Serialize;
 use counts::{CountAudit, Totals};
 use expect::{Expectations, ProgramWatch};
 use finding::{Finding, Notice};
-use history::History;
+use history::{Histories, History};
 use items::{ItemAudit, Record};
 use logwatch::LogWatch;
+use rekey::Rekeyed;
 
 /// Default of [`Limits::max_loss_ppm`]: one percent.
 pub const MAX_LOSS_PPM: u32 = 10_000;
@@ -255,6 +257,13 @@ impl Audit {
             self.log.inconsistent(now.mono_ns);
             self.restart_comparison();
         }
+        let rekeyed = opened.is_rekeyed.then(|| match opened.continuity {
+            Continuity::Next => Rekeyed::Exactly,
+            _ => Rekeyed::Somewhere,
+        });
+        if rekeyed.is_some() {
+            self.report.notices.push(Notice::KeyRotated);
+        }
         self.log.info(now.mono_ns, opened.record.info);
         self.programs.record(now.mono_ns, &opened.record, &mut self.report);
         let header_bytes_changed = self.last.is_some_and(|l| l.header_bytes != opened.record.header_bytes);
@@ -267,7 +276,8 @@ impl Audit {
                         items.lose_anchor();
                     }
                     let sketch = opened.record.sketches[d as usize];
-                    items.record(Record { at: now.mono_ns, packets, sketch, is_restart: false });
+                    let at = now.mono_ns;
+                    items.record(Record { at, packets, sketch, is_restart: false, rekeyed });
                 }
                 Some(Track::Counts(counts)) => counts.record(Totals { at: now.mono_ns, packets }),
                 None => {}
@@ -297,10 +307,10 @@ impl Audit {
         }
     }
 
-    /// Processes the counts of the interface, with `history` if packets are digested.
-    pub fn observe(&mut self, now: Now, direction: Direction, counts: Counts, history: Option<&History>) {
+    /// Processes the counts of the interface, with `histories` if packets are digested.
+    pub fn observe(&mut self, now: Now, direction: Direction, counts: Counts, histories: Option<&Histories>) {
         match &mut self.tracks[direction as usize] {
-            Some(Track::Items(items)) => items.observe(now.mono_ns, counts, history, &mut self.report),
+            Some(Track::Items(items)) => items.observe(now.mono_ns, counts, histories, &mut self.report),
             Some(Track::Counts(track)) => track.observe(now.mono_ns, counts, &mut self.report),
             None => {}
         }
@@ -310,6 +320,11 @@ impl Audit {
     /// interface continue those of the previous one.
     pub fn found(&mut self, finding: Finding) {
         self.report.findings.push(finding);
+    }
+
+    /// Reports a notice about the auditor itself.
+    pub fn noticed(&mut self, notice: Notice) {
+        self.report.notices.push(notice);
     }
 
     /// Returns the findings and notices since the last call.

@@ -36,6 +36,10 @@ pub enum Notice {
     },
     /// The log resumed.
     LogResumed,
+    /// The key file has a new key, which the log is expected to follow.
+    NewKey,
+    /// The P4 VM seals its log with the new key: a rotation is complete.
+    KeyRotated,
     /// The P4 VM found the in-VM information too old: the agent stopped, or the cloud delays its page.
     InfoStale {
         /// Number of times.
@@ -62,6 +66,8 @@ impl std::fmt::Display for Notice {
             Self::Lost { direction: Direction::Egress, share } => {
                 write!(f, "egress: without a verdict: {share}")
             }
+            Self::NewKey => f.write_str("the key file has a new key; the P4 VM's log is expected to follow"),
+            Self::KeyRotated => f.write_str("the P4 VM seals its log with the new key"),
             Self::LogResumed => f.write_str("the log resumed"),
             Self::InfoStale { times } => write!(
                 f,

@@ -6,7 +6,7 @@ use p4shield_seal::{Now, PacketDigest};
 
 use super::{AuditError, Event};
 use crate::audit::finding::Finding;
-use crate::audit::history::History;
+use crate::audit::history::{Histories, History};
 use crate::audit::{Audit, Counts, Method};
 use crate::collect::parse::{Counters, net_dev};
 use crate::config::AuditConfig;
@@ -16,11 +16,15 @@ use crate::tap::{Tap, TapConfig, TapError};
 /// An audited interface. If it is re-created, its counts continue.
 pub(super) struct InterfaceWatch {
     config: AuditConfig,
-    digest: PacketDigest,
+    /// By number of the key: what packets are digested with.
+    digests: [Option<PacketDigest>; 2],
+    /// Number of the key that the log has.
+    key: usize,
     source: CountSource,
     /// Counts of previous interfaces of this name, by direction.
     before: [Counts; 2],
-    histories: [History; 2],
+    /// By direction.
+    histories: [Histories; 2],
     /// Packets before these have another length of digests.
     since: [u64; 2],
     /// The newest hooks of a tap.
@@ -42,10 +46,11 @@ enum CountSource {
 
 impl InterfaceWatch {
     pub(super) fn new(config: &AuditConfig, digest: PacketDigest) -> Result<Self, AuditError> {
-        let source = open(config, &digest, DIGEST_HEADER_BYTES as u32)?;
+        let digests = [Some(digest), None];
+        let source = open(config, &digests, DIGEST_HEADER_BYTES as u32)?;
         let place = source.place();
-        let (before, histories) = Default::default();
-        Ok(Self { config: config.clone(), digest, source, before, histories, since: [0; 2], place })
+        let (config, (before, histories)) = (config.clone(), Default::default());
+        Ok(Self { config, digests, key: 0, source, before, histories, since: [0; 2], place })
     }
 
     /// Returns what the interface shows of its packets.
@@ -74,6 +79,29 @@ impl InterfaceWatch {
         }
     }
 
+    /// Digests packets with another key, too.
+    pub(super) fn rotate(&mut self, digest: PacketDigest) {
+        let other = self.key ^ 1;
+        if let CountSource::Tap { tap } = &mut self.source
+            && let Err(error) = tap.use_key(other, digest.expose_key())
+        {
+            tracing::warn!(%error, "cannot digest packets with the new key: they are not compared");
+        }
+        self.digests[other] = Some(digest);
+    }
+
+    /// Digests packets with the newer key only.
+    pub(super) fn finish_rotation(&mut self) {
+        let old = self.key;
+        self.key ^= 1;
+        self.digests[old] = None;
+        if let CountSource::Tap { tap } = &mut self.source
+            && let Err(error) = tap.stop_key(old)
+        {
+            tracing::warn!(%error, "packets are still digested with the old key, too");
+        }
+    }
+
     /// Reopens a re-created interface, and sets the length of digests to `cover` from the P4 VM's record.
     pub(super) fn refresh(&mut self, cover: Option<u32>) -> Vec<Finding> {
         let index = interface::index(&self.config.interface).unwrap_or(0);
@@ -97,7 +125,7 @@ impl InterfaceWatch {
             tracing::warn!(interface = self.config.interface, "the interface is gone");
             return Vec::new();
         }
-        match open(&self.config, &self.digest, cover.unwrap_or(DIGEST_HEADER_BYTES as u32)) {
+        match open(&self.config, &self.digests, cover.unwrap_or(DIGEST_HEADER_BYTES as u32)) {
             Ok(source) => self.source = source,
             Err(error) => {
                 tracing::warn!(%error, "the interface is not available at present");
@@ -122,7 +150,7 @@ impl InterfaceWatch {
             if let Some(counts) = self.counts(direction) {
                 self.before[d] = counts;
             }
-            self.histories[d].continue_with_new_ring();
+            self.histories[d].iter_mut().for_each(History::continue_with_new_ring);
         }
         self.source = CountSource::Missing;
     }
@@ -174,7 +202,7 @@ impl InterfaceWatch {
             }
             CountSource::Missing => return None,
         };
-        self.histories[d].forget_before(self.since[d]);
+        self.histories[d].iter_mut().for_each(|history| history.forget_before(self.since[d]));
         Some(self.before[d].and(counts))
     }
 }
@@ -191,11 +219,11 @@ impl CountSource {
 }
 
 /// Changes the length of digests. Earlier sums are not comparable with later ones.
-fn change_cover(tap: &mut Tap, since: &mut [u64; 2], histories: &[History; 2], cover: u32) {
+fn change_cover(tap: &mut Tap, since: &mut [u64; 2], histories: &[Histories; 2], cover: u32) {
     if let Err(error) = tap.set_cover(cover) {
         tracing::warn!(%error, "cannot change the length of digests: packets will seem swapped");
     }
-    for ((direction, since), history) in Direction::ALL.into_iter().zip(since).zip(histories) {
+    for ((direction, since), [history, _]) in Direction::ALL.into_iter().zip(since).zip(histories) {
         if let Ok(counts) = tap.counts(direction) {
             // The tap may be processing a frame with the old length.
             *since = history.base() + counts.packets + 1;
@@ -203,14 +231,18 @@ fn change_cover(tap: &mut Tap, since: &mut [u64; 2], histories: &[History; 2], c
     }
 }
 
-fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<CountSource, AuditError> {
+fn open(
+    config: &AuditConfig,
+    digests: &[Option<PacketDigest>; 2],
+    cover: u32,
+) -> Result<CountSource, AuditError> {
     if config.counters_only {
         return open_counters(config, "as configured".to_owned());
     }
     let tap = Tap::attach(&TapConfig {
         interface: &config.interface,
         addresses: &config.addresses,
-        key: digest.expose_key(),
+        keys: digests.each_ref().map(|digest| digest.as_ref().map(PacketDigest::expose_key)),
         cover,
         hook: config.hook,
     });

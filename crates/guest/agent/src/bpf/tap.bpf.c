@@ -19,6 +19,7 @@
 #define HEAD_BYTES 128   // of a frame with two VLAN tags
 #define DIGEST_BYTES 120 // of one without
 #define HISTORY 65536
+#define KEYS 2
 #define INGRESS 0
 #define EGRESS 1
 #define QINQ 0x9100 // the VLAN tag that predates 802.1ad
@@ -33,10 +34,18 @@
 // Linux 6.1 cannot follow.
 #define BARRIER(value) asm volatile("" : "+r"(value))
 
+struct key {
+	__u64 k0, k1; // SipHash key
+};
+
+// While the VM's key rotates, packets are digested with two keys: which one the P4 VM used for a packet is
+// known only when its record has come. A key changes only while it is not used.
 struct config {
-	__u64 k0, k1;    // SipHash key
+	struct key keys[KEYS];
+	__u32 used;      // keys to digest with, by bits
 	__u32 cover;     // header bytes that the P4 VM has of a packet, at most HEAD_BYTES
 	__u32 every_ip;  // whether the port is the VM's own, so that addresses do not matter
+	__u32 reserved;
 };
 
 struct tally {
@@ -44,14 +53,14 @@ struct tally {
 	__u32 reserved;
 	__u64 packets;      // frames that a mediator submits, with each segment of a super-packet counted
 	__u64 bytes;        // their bytes
-	__u64 digest;       // sum of their digests
-	__u64 not_whole;    // packets among them that could not be digested; their digest is 0
+	__u64 digests[KEYS]; // sums of their digests, by key; the digest of a key that is not used is 0
+	__u64 not_whole;    // packets among them that could not be digested; their digests are 0
 	__u64 others;       // frames that a mediator does not submit
 	__u64 other_bytes;
 };
 
 struct history {
-	__u64 after[HISTORY]; // after[n % HISTORY]: `digest` when `packets` was n
+	__u64 after[HISTORY]; // after[n % HISTORY]: `digests` of a key when `packets` was n
 };
 
 struct {
@@ -71,7 +80,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2);
+	__uint(max_entries, 2 * KEYS); // by direction, then by key
 	__type(key, __u32);
 	__type(value, struct history);
 } histories SEC(".maps");
@@ -123,7 +132,7 @@ ALWAYS_INLINE int is_tag(__u16 type)
 	} while (0)
 
 // SipHash-1-3 over the length, four zero bytes, and the words that contain the first `cover` bytes.
-ALWAYS_INLINE __u64 digest(const __u64 *words, __u32 len, __u32 cover, const struct config *c)
+static NOINLINE __u64 digest(const __u64 *words, __u32 len, __u32 cover, const struct key *c)
 {
 	__u64 v0 = c->k0 ^ 0x736f6d6570736575ULL, v1 = c->k1 ^ 0x646f72616e646f6dULL;
 	__u64 v2 = c->k0 ^ 0x6c7967656e657261ULL, v3 = c->k1 ^ 0x7465646279746573ULL;
@@ -176,21 +185,38 @@ ALWAYS_INLINE __u32 covered(const struct frame *f, __u32 have, const struct conf
 	return least(least(cover, DIGEST_BYTES), have);
 }
 
-// Counts one packet. Without a digest (0) it is counted as not whole.
-ALWAYS_INLINE void push(__u32 direction, __u32 len, __u64 sum)
+// Counts one packet. Without digests (0) it is counted as not whole.
+ALWAYS_INLINE void push(__u32 direction, __u32 len, __u64 sum, __u64 other)
 {
+	__u32 first = KEYS * direction, second = first + 1;
 	struct tally *t = bpf_map_lookup_elem(&tallies, &direction);
-	struct history *h = bpf_map_lookup_elem(&histories, &direction);
+	struct history *a = bpf_map_lookup_elem(&histories, &first);
+	struct history *b = bpf_map_lookup_elem(&histories, &second);
 
-	if (!t || !h)
+	if (!t || !a || !b)
 		return;
 	bpf_spin_lock(&t->lock);
 	t->packets += 1;
 	t->bytes += len;
-	t->digest += sum;
-	t->not_whole += !sum;
-	h->after[t->packets % HISTORY] = t->digest;
+	t->digests[0] += sum;
+	t->digests[1] += other;
+	t->not_whole += !(sum | other);
+	a->after[t->packets % HISTORY] = t->digests[0];
+	b->after[t->packets % HISTORY] = t->digests[1];
 	bpf_spin_unlock(&t->lock);
+}
+
+// Digests one packet with the keys that are used, and counts it.
+ALWAYS_INLINE void push_digested(__u32 direction, const __u64 *words, __u32 len, __u32 cover,
+				 const struct config *c)
+{
+	__u64 sum = 0, other = 0;
+
+	if (c->used & 1)
+		sum = digest(words, len, cover, &c->keys[0]);
+	if (c->used & 2)
+		other = digest(words, len, cover, &c->keys[1]);
+	push(direction, len, sum, other);
 }
 
 // Returns whether a mediator submits the frame, and counts it if not.
@@ -229,7 +255,7 @@ ALWAYS_INLINE void count(struct frame *f, __u32 direction, const struct config *
 			b[checksum + 1] = 0;
 		}
 	}
-	push(direction, f->len, digest(f->words, f->len, cover, c));
+	push_digested(direction, f->words, f->len, cover, c);
 }
 
 // Returns the number of bytes to copy of a frame, 0 without an Ethernet header.
@@ -338,7 +364,7 @@ static long count_segment(__u32 i, struct super *s)
 	left = s->payload - at;
 	bytes = least(left, s->size);
 	if (!s->digested) {
-		push(s->direction, header + bytes, 0);
+		push(s->direction, header + bytes, 0, 0);
 		return 0;
 	}
 	for (int w = 0; w < HEAD_BYTES / 8; w++)
@@ -350,7 +376,7 @@ static long count_segment(__u32 i, struct super *s)
 		BARRIER(copied);
 		copied = (copied & 127) + 1;
 		if (bpf_skb_load_bytes(s->skb, s->data + at, b + header, copied) != 0) {
-			push(s->direction, header + bytes, 0);
+			push(s->direction, header + bytes, 0, 0);
 			return 0;
 		}
 	}
@@ -376,7 +402,7 @@ static long count_segment(__u32 i, struct super *s)
 
 		if (tcp + 18 <= cover)
 			put16(b + tcp, 16, 0);
-		push(s->direction, header + bytes, digest(out->words, header + bytes, cover, s->c));
+		push_digested(s->direction, out->words, header + bytes, cover, s->c);
 	}
 	return 0;
 }

@@ -16,12 +16,12 @@ use std::time::Duration;
 use p4shield_abi::info::{FIELDS, Snapshot};
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{PageFault, PageWriter};
-use p4shield_seal::{Epoch, Identity, InfoSealer, Now, TenantKey};
+use p4shield_seal::{Epoch, InfoSealer, KeyFile, KeyId, Now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::collect::Collector;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, VmConfig};
 use crate::control::{Answer, Reply, Request, Status, parse};
 use crate::error::AgentError;
 use crate::page::{PageMemory, PageUse, PageWatch};
@@ -74,8 +74,10 @@ fn make_folder_of(file: &Path) -> Result<(), AgentError> {
 }
 
 struct Agent {
-    tenant: String,
-    vm: String,
+    vm: VmConfig,
+    key_file: KeyFile,
+    /// The key that snapshots are sealed with.
+    key: KeyId,
     interval_ms: u64,
     epoch: u64,
     sealer: InfoSealer,
@@ -98,14 +100,15 @@ struct StartTime {
 
 impl Agent {
     fn new(config: &AgentConfig) -> Result<Self, AgentError> {
-        let key = TenantKey::load(&config.vm.key)?;
+        let (key_file, key) = KeyFile::open(&config.vm.key)?;
         let epoch = Epoch::next_in(&config.epoch_file)?;
         let number = epoch.number();
-        let identity = Identity { tenant: &config.vm.tenant, vm: &config.vm.name };
+        let identity = config.vm.identity();
         let (memory, watch) = PageWatch::open(&config.info_page, INFO_PAGE_SIZE, PageUse::Publish)?;
         Ok(Self {
-            tenant: config.vm.tenant.clone(),
-            vm: config.vm.name.clone(),
+            vm: config.vm.clone(),
+            key_file,
+            key: key.id(),
             interval_ms: config.interval_ms,
             epoch: number,
             sealer: InfoSealer::new(&key, &identity, epoch),
@@ -128,6 +131,7 @@ impl Agent {
     fn publish(&mut self) {
         let now = Now::read();
         self.reopen_page(now);
+        self.follow_key();
         let mut snapshot = Snapshot::default();
         snapshot.taken_ns = now.real_ns;
         self.collector.collect(now.mono_ns, &mut snapshot);
@@ -138,6 +142,19 @@ impl Agent {
             Err(error) => self.record_failure(&error),
         }
         self.newest = snapshot;
+    }
+
+    /// Seals with the new key if the key file was replaced. A file that is refused changes nothing.
+    fn follow_key(&mut self) {
+        match self.key_file.changed() {
+            Ok(Some(key)) => {
+                self.sealer.rotate(&key, &self.vm.identity());
+                self.key = key.id();
+                tracing::info!(key = %self.key, "sealing with the new key of the key file");
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "the new key file is refused; the agent keeps its key"),
+        }
     }
 
     /// Reopens the info page if a restarted host daemon has re-created its file.
@@ -177,8 +194,9 @@ impl Agent {
         let up = Duration::from_nanos(now.saturating_sub(self.started.mono_ns));
         let cpu = cpu_time().saturating_sub(self.started.cpu);
         Status {
-            tenant: self.tenant.clone(),
-            vm: self.vm.clone(),
+            tenant: self.vm.tenant.clone(),
+            vm: self.vm.name.clone(),
+            key: self.key.to_string(),
             epoch: self.epoch,
             published: self.published,
             failed: self.failed,

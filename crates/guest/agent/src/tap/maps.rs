@@ -4,26 +4,42 @@ use std::net::IpAddr;
 
 use libbpf_rs::{MapCore, MapFlags};
 use p4shield_abi::Direction;
+use zeroize::Zeroizing;
 
 use super::{TapError, kernel};
 use crate::audit::Counts;
 
+/// Keys with which packets are digested at once.
+pub(super) const KEYS: usize = 2;
+
 /// `struct config`.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Settings {
-    pub(super) key: [u8; 16],
+    /// `None`: packets are not digested with it.
+    pub(super) keys: [Option<Zeroizing<[u8; 16]>>; KEYS],
     pub(super) cover: u32,
     pub(super) every_ip: bool,
 }
 
 impl Settings {
     pub(super) fn store(&self, map: &impl MapCore) -> Result<(), TapError> {
-        let mut value = [0; 24];
-        value[..8].copy_from_slice(&word(&self.key, 0).to_ne_bytes());
-        value[8..16].copy_from_slice(&word(&self.key, 8).to_ne_bytes());
-        value[16..20].copy_from_slice(&self.cover.to_ne_bytes());
-        value[20..24].copy_from_slice(&u32::from(self.every_ip).to_ne_bytes());
-        map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(kernel("configure"))
+        self.store_unused(map, KEYS)
+    }
+
+    /// Stores all keys, of which key number `unused` is not used yet.
+    pub(super) fn store_unused(&self, map: &impl MapCore, unused: usize) -> Result<(), TapError> {
+        let mut value = Zeroizing::new([0; 48]);
+        let mut used = 0_u32;
+        for (i, key) in self.keys.iter().enumerate() {
+            let Some(key) = key else { continue };
+            used |= u32::from(i != unused) << i;
+            value[16 * i..][..8].copy_from_slice(&word(key, 0).to_ne_bytes());
+            value[16 * i + 8..][..8].copy_from_slice(&word(key, 8).to_ne_bytes());
+        }
+        value[32..36].copy_from_slice(&used.to_ne_bytes());
+        value[36..40].copy_from_slice(&self.cover.to_ne_bytes());
+        value[40..44].copy_from_slice(&u32::from(self.every_ip).to_ne_bytes());
+        map.update(&0u32.to_ne_bytes(), &*value, MapFlags::ANY).map_err(kernel("configure"))
     }
 }
 
@@ -40,8 +56,8 @@ pub(super) struct Tally {
     pub(super) counts: Counts,
 }
 
-/// Size of `struct tally`: lock and padding, then six words.
-const TALLY_SIZE: usize = 8 + 6 * 8;
+/// Size of `struct tally`: lock and padding, then seven words.
+const TALLY_SIZE: usize = 8 + 7 * 8;
 
 impl Tally {
     pub(super) fn load(map: &impl MapCore, direction: Direction) -> Result<Self, TapError> {
@@ -51,7 +67,7 @@ impl Tally {
         if !found {
             return Err(TapError::Map("tallies"));
         }
-        let [packets, bytes, _digest, not_whole, others, _other_bytes] = std::array::from_fn(|i| {
+        let [packets, bytes, _digest, _other, not_whole, others, _other_bytes] = std::array::from_fn(|i| {
             let mut w = [0; 8];
             w.copy_from_slice(&value[8 + 8 * i..16 + 8 * i]);
             u64::from_ne_bytes(w)

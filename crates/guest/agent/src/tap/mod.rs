@@ -21,10 +21,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use p4shield_abi::Direction;
 
 use crate::audit::Counts;
-use crate::audit::history::History;
+use crate::audit::history::Histories;
 use link::Attached;
-use maps::{Settings, Tally};
+use maps::{KEYS, Settings, Tally};
 use ring::Ring;
+use zeroize::Zeroizing;
 
 /// The compiled program with the alignment that ELF requires.
 #[repr(C, align(8))]
@@ -53,8 +54,8 @@ pub struct TapConfig<'a> {
     /// The VM's addresses. Frames without one of them on the VM's side count as "others". If the list is
     /// empty, the port is the VM's own, and every frame counts but those that no program judges.
     pub addresses: &'a [IpAddr],
-    /// Key of the packet digest.
-    pub key: &'a [u8; 16],
+    /// Keys of the packet digest, by their numbers.
+    pub keys: [Option<&'a [u8; 16]>; 2],
     /// Header bytes that the P4 VM has of a packet: digests cover no more.
     pub cover: u32,
     /// Hook on ingress.
@@ -137,7 +138,8 @@ impl Tap {
             addresses.update(&key, &[1], MapFlags::ANY).map_err(kernel("configure the addresses of"))?;
         }
         let every_ip = config.addresses.is_empty();
-        let settings = Settings { key: *config.key, cover: config.cover, every_ip };
+        let keys = config.keys.map(|key| key.map(|key| Zeroizing::new(*key)));
+        let settings = Settings { keys, cover: config.cover, every_ip };
         let tap_settings = map("settings")?;
         settings.store(&tap_settings)?;
         let tallies = map("tallies")?;
@@ -175,6 +177,33 @@ impl Tap {
         self.config.store(&self.settings)
     }
 
+    /// Digests packets from now on with key number `key` (0 or 1), too. Digests with another are not
+    /// interrupted.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn use_key(&mut self, key: usize, bytes: &[u8; 16]) -> Result<(), TapError> {
+        self.stop_key(key)?;
+        // A packet that is digested meanwhile must not find half a key.
+        let mut settings = self.config.clone();
+        settings.keys[key % KEYS] = Some(Zeroizing::new(*bytes));
+        settings.store_unused(&self.settings, key % KEYS)?;
+        settings.store(&self.settings)?;
+        self.config = settings;
+        Ok(())
+    }
+
+    /// Digests packets no longer with key number `key`.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn stop_key(&mut self, key: usize) -> Result<(), TapError> {
+        self.config.keys[key % KEYS] = None;
+        self.config.store(&self.settings)
+    }
+
     /// Returns the counts of one direction.
     ///
     /// # Errors
@@ -184,24 +213,27 @@ impl Tap {
         self.tally(direction).map(|t| t.counts)
     }
 
-    /// Returns the counts and updates `history`, which must always be used with this tap and direction.
+    /// Returns the counts and updates `histories`, one of each key, which must always be used with this tap
+    /// and direction.
     ///
     /// # Errors
     ///
     /// If the kernel refuses.
-    pub fn observe(&self, direction: Direction, history: &mut History) -> Result<Counts, TapError> {
+    pub fn observe(&self, direction: Direction, histories: &mut Histories) -> Result<Counts, TapError> {
         let before = self.tally(direction)?;
         let mut failed = None;
-        history.follow(
-            before.counts.packets,
-            |i| self.ring.load(direction, i),
-            || {
-                self.tally(direction)
-                    .map(|t| t.counts.packets)
-                    .map_err(|e| failed = Some(e))
-                    .unwrap_or(u64::MAX)
-            },
-        );
+        for (key, history) in histories.iter_mut().enumerate() {
+            history.follow(
+                before.counts.packets,
+                |i| self.ring.load(direction, key, i),
+                || {
+                    self.tally(direction)
+                        .map(|t| t.counts.packets)
+                        .map_err(|e| failed = Some(e))
+                        .unwrap_or(u64::MAX)
+                },
+            );
+        }
         failed.map_or(Ok(before.counts), Err)
     }
 

@@ -11,12 +11,15 @@ use p4shield_abi::Direction;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::TapError;
+use super::maps::KEYS;
 use crate::audit::history::HISTORY;
 
-/// Size of one direction's history in bytes.
+/// Size of one history in bytes.
 const SIZE: usize = HISTORY * 8;
 
-/// The histories of both directions, which the kernel writes.
+const HISTORIES: usize = 2 * KEYS;
+
+/// The histories by direction and key, which the kernel writes.
 pub(super) struct Ring {
     base: NonNull<c_void>,
 }
@@ -26,21 +29,21 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     pub(super) fn map(map: &MapHandle) -> Result<Self, TapError> {
-        if map.value_size() as usize != SIZE || map.max_entries() != 2 {
+        if map.value_size() as usize != SIZE || map.max_entries() as usize != HISTORIES {
             return Err(TapError::Map("histories"));
         }
         // SAFETY: a new mapping at an address that the kernel selects aliases no other memory.
         let base = unsafe {
-            mmap(std::ptr::null_mut(), 2 * SIZE, ProtFlags::READ, MapFlags::SHARED, map.as_fd(), 0)
+            mmap(std::ptr::null_mut(), HISTORIES * SIZE, ProtFlags::READ, MapFlags::SHARED, map.as_fd(), 0)
         };
         let base = base.map_err(|e| TapError::History(e.into()))?;
         NonNull::new(base).map(|base| Self { base }).ok_or(TapError::Map("histories"))
     }
 
-    /// Returns entry `i` modulo [`HISTORY`] of a direction's history.
-    pub(super) fn load(&self, direction: Direction, i: usize) -> u64 {
-        let at = direction as usize * HISTORY + i % HISTORY;
-        // SAFETY: `at` is below 2 * HISTORY, so the word is inside the mapping, which is page-aligned and
+    /// Returns entry `i` modulo [`HISTORY`] of the history of a direction and key `key` modulo [`KEYS`].
+    pub(super) fn load(&self, direction: Direction, key: usize, i: usize) -> u64 {
+        let at = (direction as usize * KEYS + key % KEYS) * HISTORY + i % HISTORY;
+        // SAFETY: `at` is below HISTORIES * HISTORY, so the word is inside the mapping, which is page-aligned and
         // lives as long as `self`. The kernel writes whole words only.
         let word = unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() };
         word.load(Ordering::Relaxed)
@@ -50,7 +53,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: `map` created this mapping with this length, and no references into it remain.
-        let unmapped = unsafe { munmap(self.base.as_ptr(), 2 * SIZE) };
+        let unmapped = unsafe { munmap(self.base.as_ptr(), HISTORIES * SIZE) };
         debug_assert!(unmapped.is_ok());
     }
 }

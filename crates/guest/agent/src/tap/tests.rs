@@ -10,6 +10,8 @@ use p4shield_testbed::{Frames, frames};
 use std::net::IpAddr;
 
 const KEY: [u8; 16] = *b"0123456789abcdef";
+/// The key that a rotation brings.
+const OTHER_KEY: [u8; 16] = *b"fedcba9876543210";
 /// Bytes that digests cover: not a multiple of a word's, nor all that fit.
 const COVER: u32 = 99;
 /// Frames of each of four runs; each is run whole and cut off.
@@ -27,7 +29,11 @@ struct Loaded {
 impl Loaded {
     fn new(addresses: &[IpAddr]) -> Self {
         let object = ObjectBuilder::default().open_memory(&OBJECT.0).unwrap().load().unwrap();
-        let settings = Settings { key: KEY, cover: COVER, every_ip: addresses.is_empty() };
+        let settings = Settings {
+            keys: [KEY, OTHER_KEY].map(|k| Some(k.into())),
+            cover: COVER,
+            every_ip: addresses.is_empty(),
+        };
         settings.store(&map(&object, "settings")).unwrap();
         for address in addresses {
             map(&object, "addresses").update(&address_key(*address), &[1], MapFlags::ANY).unwrap();
@@ -54,9 +60,9 @@ fn compare(direction: Direction, addresses: &[IpAddr], seed: u64) {
     let Loaded { object, tallies, ring } = Loaded::new(addresses);
     let name = if direction == Direction::Ingress { "tap_xdp" } else { "tap_egress" };
     let program = object.progs_mut().find(|p| p.name() == name).unwrap();
-    let digest = PacketDigest::new(&KEY);
+    let digests = [KEY, OTHER_KEY].map(|key| PacketDigest::new(&key));
     let (mut generator, mut frame) = (Frames::new(seed), Vec::new());
-    let (mut judged, mut others, mut sum) = (0, 0, 0_u64);
+    let (mut judged, mut others, mut sums) = (0, 0, [0_u64; 2]);
     // Of ARP, neighbour discovery, routers' advertisements, and refused frames.
     let mut found = [0; 4];
     // What each packet of a batch is expected to leave in the history.
@@ -81,17 +87,19 @@ fn compare(direction: Direction, addresses: &[IpAddr], seed: u64) {
             }
             if is_judged(bytes, direction, addresses) {
                 let covered = bytes.len().min(COVER as usize);
-                sum = sum.wrapping_add(digest.digest(&bytes[..covered], bytes.len() as u32));
-                expected.push((sum, bytes.to_vec()));
+                for (sum, digest) in sums.iter_mut().zip(&digests) {
+                    *sum = sum.wrapping_add(digest.digest(&bytes[..covered], bytes.len() as u32));
+                }
+                expected.push((sums, bytes.to_vec()));
             } else {
                 others += 1;
             }
         }
         if n % BATCH == 0 || n == FRAMES {
-            for (sum, bytes) in expected.drain(..) {
+            for (sums, bytes) in expected.drain(..) {
                 judged += 1;
-                let kernels = ring.load(direction, judged);
-                assert_eq!(kernels, sum, "packet {judged} that Rust judges, {direction:?}: {bytes:02x?}");
+                let kernels = [0, 1].map(|key| ring.load(direction, key, judged));
+                assert_eq!(kernels, sums, "packet {judged} that Rust judges, {direction:?}: {bytes:02x?}");
             }
             let counts = Tally::load(&tallies, direction).unwrap().counts;
             let counted = (counts.packets, counts.others, counts.not_whole);

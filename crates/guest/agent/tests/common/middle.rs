@@ -10,7 +10,7 @@ use p4shield_abi::log_page::{DirectionTotals, LogRecord};
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_abi::sketch::Sketch;
 use p4shield_channel::{PageWriter, SharedMemory};
-use p4shield_seal::{Epoch, Identity, LogSealer, Now, PacketDigest, TenantKey};
+use p4shield_seal::{Epoch, Identity, LogKey, LogSealer, Now, PacketDigest, TenantKey};
 
 use super::packet::{PacketSocket, wait};
 use super::world::{INTERVAL_MS, TENANT, VM, VM_ADDRESS};
@@ -60,6 +60,8 @@ pub(crate) struct Orders {
     pub(crate) reopen: bool,
     /// Frames to the VM that no program judges.
     pub(crate) inject: usize,
+    /// The P4 VM's key changes to this one after its next record.
+    pub(crate) rotate: Option<[u8; 32]>,
 }
 
 pub(crate) struct Middle {
@@ -199,6 +201,12 @@ impl Cloud {
         if Instant::now() >= self.next_record {
             self.next_record = Instant::now() + Duration::from_millis(INTERVAL_MS);
             self.publish(orders.log);
+            if let Some(new) = orders.rotate.take() {
+                self.key = new;
+                let mut key = LogKey::new(&TenantKey::from_bytes(new), &Identity { tenant: TENANT, vm: VM });
+                self.digest = key.digest().clone();
+                self.sealer.rotate(&mut key);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 
 use super::super::expect::Expectations;
 use super::super::finding::Finding;
-use super::super::history::History;
+use super::super::history::Histories;
 use super::super::{Audit, Counts, DirectionStatus, Limits, Method, Report};
 
 pub(super) const MS: u64 = 1_000_000;
@@ -43,7 +43,7 @@ pub(super) struct Cloud {
     pub(super) not_whole: bool,
     pub(super) record: LogRecord,
     interface: Counts,
-    history: History,
+    histories: Histories,
     others: u64,
     seed: u64,
     epoch: u64,
@@ -67,7 +67,7 @@ impl Cloud {
             not_whole: false,
             record: LogRecord { header_bytes: 128, ..LogRecord::default() },
             interface: Counts::default(),
-            history: History::default(),
+            histories: Histories::default(),
             others: 0,
             seed: 0x9e37_79b9,
             epoch: 1,
@@ -114,10 +114,11 @@ impl Cloud {
         self.interface.packets += 1;
         if self.not_whole {
             self.interface.not_whole += 1;
-            self.history.push(0);
+            self.histories[0].push(0);
         } else {
-            self.history.push(digest);
+            self.histories[0].push(digest);
         }
+        self.histories[1].push(0);
     }
 
     /// Sends a packet with this digest and treatment.
@@ -179,16 +180,20 @@ impl Cloud {
             (_, false) => Continuity::Next,
         };
         self.record.published_ns = now(self.now).real_ns;
-        let opened =
-            OpenedRecord { epoch: self.epoch, counter: self.counter, continuity: link, record: self.record };
+        let opened = self.opened(link, self.record);
         self.counter += 1;
         self.audit.record(now(self.now), &opened);
     }
 
+    const fn opened(&self, continuity: Continuity, record: LogRecord) -> OpenedRecord {
+        let (epoch, counter) = (self.epoch, self.counter);
+        OpenedRecord { epoch, counter, continuity, is_rekeyed: false, record }
+    }
+
     fn poll(&mut self) {
         let counts = Counts { others: self.others, ..self.interface };
-        let history = self.digests.then_some(&self.history);
-        self.audit.observe(now(self.now), self.direction, counts, history);
+        let histories = self.digests.then_some(&self.histories);
+        self.audit.observe(now(self.now), self.direction, counts, histories);
         // The other direction is idle.
         let idle = Direction::ALL[1 - self.direction as usize];
         self.audit.observe(now(self.now), idle, Counts::default(), None);
@@ -225,8 +230,7 @@ impl Cloud {
     pub(super) fn publish_late(&mut self, by_ms: u64) {
         let past = now(self.now - by_ms).real_ns;
         let record = LogRecord { published_ns: past, ..self.record };
-        let opened =
-            OpenedRecord { epoch: self.epoch, counter: self.counter, continuity: Continuity::Next, record };
+        let opened = self.opened(Continuity::Next, record);
         self.counter += 1;
         self.audit.record(now(self.now), &opened);
     }

@@ -5,147 +5,43 @@ use std::collections::VecDeque;
 use p4shield_abi::Direction;
 use p4shield_abi::log_page::LogRecord;
 use p4shield_abi::sketch::Sketch;
-use p4shield_seal::{Epoch, Identity, LogOpener, LogSealer, Now, PacketDigest, TenantKey};
+use p4shield_seal::{Epoch, Identity, LogKey, LogOpener, LogSealer, Now, PacketDigest, TenantKey};
 
 use super::super::expect::{Expectations, ExpectedProgram};
 use super::super::finding::{Digest, Finding};
-use super::super::history::History;
+use super::super::history::Histories;
 use super::super::{Audit, Counts, Limits, Method, Track};
+pub(super) use super::moves::{Hole, Move};
 
 const MS: u64 = 1_000_000;
 /// Milliseconds between records, between looks of the auditor, and of a packet's way.
 const INTERVAL: u64 = 20;
 const POLL: u64 = 5;
 const DELAY: u64 = 2;
-const KEY: TenantKey = TenantKey::from_bytes([7; 32]);
+/// Milliseconds from a new key file to the agent's first snapshot, and from a rekeyed log to the end of the old
+/// key's digests.
+const SETTLING: u64 = 30;
+const BOTH_KEYS: u64 = 500;
 const WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
 const PROGRAM: [u8; 32] = [0xa; 32];
 const OTHER: [u8; 32] = [0xe; 32];
 
-/// What the cloud does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    /// Nothing.
-    Forward,
-    /// A judged packet is lost.
-    Lose,
-    /// Many judged packets are lost.
-    LoseMany,
-    /// Packets arrive late and in another order.
-    Jitter,
-    /// The tap cannot digest the next packets.
-    Undigested,
-    /// Records are delivered late.
-    HoldLog,
-    /// The P4 VM restarts without a packet in flight.
-    Restart,
-    /// A packet reaches the interface without a verdict.
-    Bypass,
-    /// As above, and the tap cannot digest it.
-    BypassUndigested,
-    /// A packet bypasses the program, which judges an earlier one again.
-    JudgeTwice,
-    /// A packet changes after its verdict.
-    Modify,
-    /// As above, while many packets are lost.
-    ModifyAmongLosses,
-    /// As above, beside packets that the tap cannot digest.
-    ModifyAmongUndigested,
-    /// A packet is judged and arrives, and arrives again much later.
-    Replay,
-    /// Another program judges.
-    OtherProgram,
-    /// As above, and for so short that no record shows it.
-    OtherProgramForAMoment,
-    /// No program judges.
-    Unload,
-    /// The P4 VM has fewer bytes of a packet, and what is behind them changes.
-    ShortHeaders,
-    /// Packets bypass the program, and a new interface replaces the one that they reached.
-    BypassAndReplug,
-    /// Packets bypass the program to a new interface before a tap is attached to it.
-    ReplugAndBypass,
-    /// The P4 VM restarts, and packets bypass it.
-    RestartAndBypass,
-    /// An old record is delivered again, and a packet bypasses the program.
-    ReplayRecord,
-    /// A record is forged, and a packet bypasses the program.
-    ForgeRecord,
-    /// The log ends, and packets bypass the program.
-    StopLog,
-}
+/// A packet, by its contents.
+type Packet = u64;
 
-impl Move {
-    const HONEST: [Self; 7] = [
-        Self::Forward,
-        Self::Lose,
-        Self::LoseMany,
-        Self::Jitter,
-        Self::Undigested,
-        Self::HoldLog,
-        Self::Restart,
-    ];
-    const HOSTILE: [Self; 17] = [
-        Self::Bypass,
-        Self::BypassUndigested,
-        Self::JudgeTwice,
-        Self::Modify,
-        Self::ModifyAmongLosses,
-        Self::ModifyAmongUndigested,
-        Self::Replay,
-        Self::OtherProgram,
-        Self::OtherProgramForAMoment,
-        Self::Unload,
-        Self::ShortHeaders,
-        Self::BypassAndReplug,
-        Self::ReplugAndBypass,
-        Self::RestartAndBypass,
-        Self::ReplayRecord,
-        Self::ForgeRecord,
-        Self::StopLog,
-    ];
-
-    pub(super) fn honest(random: u64) -> Self {
-        Self::HONEST[random as usize % Self::HONEST.len()]
-    }
-
-    pub(super) fn any(random: u64) -> Self {
-        let hostile = Self::HOSTILE[(random / 4) as usize % Self::HOSTILE.len()];
-        if random.is_multiple_of(4) { hostile } else { Self::honest(random / 4) }
-    }
-}
-
-/// A former defect of the auditor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hole {
-    None,
-    /// Programs, replacements and header bytes are not compared.
-    NoExpectations,
-    /// A new interface starts a new audit.
-    ForgetOnReplug,
-    /// Frames before the tap are not counted.
-    IgnoreUnseen,
-    /// One packet without a digest ends the comparison for a while, and that is no finding.
-    UndigestedSwitchesOff,
-    /// Only the numbers of packets are compared.
-    NumbersOnly,
-}
-
-impl Hole {
-    pub(super) const ALL: [Self; 5] = [
-        Self::NoExpectations,
-        Self::ForgetOnReplug,
-        Self::IgnoreUnseen,
-        Self::UndigestedSwitchesOff,
-        Self::NumbersOnly,
-    ];
+/// A rotation of the key.
+struct Rotation {
+    /// When the P4 VM's log may follow.
+    from: u64,
+    /// When the old key's digests end, once the log has followed.
+    until: Option<u64>,
 }
 
 /// A packet on its way to the interface.
 struct InFlight {
     due: u64,
     /// `None` if the tap cannot digest it.
-    digest: Option<u64>,
+    packet: Option<Packet>,
 }
 
 pub(super) struct Game {
@@ -153,7 +49,11 @@ pub(super) struct Game {
     audit: Audit,
     now: u64,
     seed: u64,
-    digest: PacketDigest,
+    /// Number of the VM's key, and of the one that the P4 VM has. A key's digests have its number modulo 2.
+    key: u8,
+    p4vm_key: u8,
+    digests: [PacketDigest; 2],
+    rotation: Option<Rotation>,
     sealer: LogSealer,
     opener: LogOpener,
     epoch: u64,
@@ -165,7 +65,7 @@ pub(super) struct Game {
     jitter_until: u64,
     undigested_until: u64,
     counts: Counts,
-    history: History,
+    histories: Histories,
     /// Whether a packet was treated otherwise than the expected program says.
     pub(super) is_treason: bool,
     findings: Vec<Finding>,
@@ -192,8 +92,12 @@ fn audit(hole: Hole, at: u64) -> Audit {
     Audit::new(limits, expected, &[Direction::Ingress], method, now(at))
 }
 
-fn sealer(floor: u64) -> LogSealer {
-    LogSealer::new(&KEY, &WEB, Epoch::from_floor(floor).unwrap())
+fn key(number: u8) -> TenantKey {
+    TenantKey::from_bytes([7 + number; 32])
+}
+
+fn sealer(floor: u64, number: u8) -> LogSealer {
+    LogSealer::new(&key(number), &WEB, Epoch::from_floor(floor).unwrap())
 }
 
 impl Game {
@@ -203,9 +107,12 @@ impl Game {
             audit: audit(hole, 0),
             now: 0,
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            digest: PacketDigest::for_vm(&KEY, &WEB),
-            sealer: sealer(1),
-            opener: LogOpener::new(&KEY, &WEB),
+            key: 0,
+            p4vm_key: 0,
+            digests: [PacketDigest::for_vm(&key(0), &WEB), PacketDigest::for_vm(&key(0), &WEB)],
+            rotation: None,
+            sealer: sealer(1, 0),
+            opener: LogOpener::new(&key(0), &WEB),
             epoch: 0,
             record: LogRecord { header_bytes: 128, programs: [PROGRAM, [0; 32]], ..LogRecord::default() },
             held: VecDeque::new(),
@@ -214,7 +121,7 @@ impl Game {
             jitter_until: 0,
             undigested_until: 0,
             counts: Counts::default(),
-            history: History::default(),
+            histories: Histories::default(),
             is_treason: false,
             findings: Vec::new(),
         };
@@ -230,14 +137,20 @@ impl Game {
         (self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % below
     }
 
-    /// Returns the digest of a new packet.
-    fn packet(&mut self) -> u64 {
-        let mut frame = [8; 64];
-        frame[48..56].copy_from_slice(&self.random(u64::MAX).to_le_bytes());
-        self.digest.digest(&frame, 64)
+    /// Returns a new packet.
+    fn packet(&mut self) -> Packet {
+        self.random(u64::MAX)
     }
 
-    fn judge(&mut self, digest: u64) {
+    /// Returns a packet's digest under a key.
+    fn digest(&self, packet: Packet, key: u8) -> u64 {
+        let mut frame = [8; 64];
+        frame[48..56].copy_from_slice(&packet.to_le_bytes());
+        self.digests[usize::from(key % 2)].digest(&frame, 64)
+    }
+
+    fn judge(&mut self, packet: Packet) {
+        let digest = self.digest(packet, self.p4vm_key);
         let t = &mut self.record.totals[0];
         (t.judged, t.passed) = (t.judged + 1, t.passed + 1);
         t.without_program += u64::from(self.record.programs[0] == [0; 32]);
@@ -245,24 +158,24 @@ impl Game {
         self.record.sketches[0].add(Sketch::item(digest));
     }
 
-    fn arrive(&mut self, digest: Option<u64>) {
+    fn arrive(&mut self, packet: Option<Packet>) {
         let jitter = if self.now < self.jitter_until { self.random(15) } else { 0 };
-        let digest = digest.filter(|_| self.now >= self.undigested_until);
-        self.in_flight.push(InFlight { due: self.now + DELAY + jitter, digest });
+        let packet = packet.filter(|_| self.now >= self.undigested_until);
+        self.in_flight.push(InFlight { due: self.now + DELAY + jitter, packet });
     }
 
     /// A packet as it should be.
     fn honest(&mut self) {
-        let digest = self.packet();
-        self.judge(digest);
-        self.arrive(Some(digest));
+        let packet = self.packet();
+        self.judge(packet);
+        self.arrive(Some(packet));
     }
 
     /// A packet without a verdict.
     fn bypass(&mut self) {
-        let digest = self.packet();
+        let packet = self.packet();
         self.is_treason = true;
-        self.arrive(Some(digest));
+        self.arrive(Some(packet));
     }
 
     fn modify(&mut self) {
@@ -297,11 +210,15 @@ impl Game {
 
     fn deliver(&mut self) {
         let now = self.now;
-        for p in self.in_flight.extract_if(.., |p| p.due <= now) {
+        for p in self.in_flight.extract_if(.., |p| p.due <= now).collect::<Vec<_>>() {
             self.counts.packets += 1;
-            self.counts.not_whole += u64::from(p.digest.is_none());
-            self.history.push(p.digest.unwrap_or(0));
-            if p.digest.is_none() && self.hole == Hole::UndigestedSwitchesOff {
+            self.counts.not_whole += u64::from(p.packet.is_none());
+            for k in [self.key, self.key + 1] {
+                let is_used = k == self.key || self.rotation.is_some();
+                let digest = p.packet.filter(|_| is_used).map_or(0, |packet| self.digest(packet, k));
+                self.histories[usize::from(k % 2)].push(digest);
+            }
+            if p.packet.is_none() && self.hole == Hole::UndigestedSwitchesOff {
                 for track in self.audit.tracks.iter_mut().flatten() {
                     let Track::Items(items) = track else { continue };
                     items.lose_anchor();
@@ -315,6 +232,26 @@ impl Game {
         let sealed = self.sealer.seal(&self.record);
         self.epoch = sealed.epoch;
         self.held.push_back((sealed.epoch, sealed.counter, sealed.bytes.to_vec()));
+        if self.rotation.as_ref().is_some_and(|r| self.now >= r.from) && self.p4vm_key == self.key {
+            self.p4vm_key += 1;
+            self.sealer.rotate(&mut LogKey::new(&key(self.p4vm_key), &WEB));
+        }
+    }
+
+    /// Returns how many rotations have ended.
+    pub(super) const fn rotations(&self) -> u8 {
+        self.key
+    }
+
+    /// The key file of the VM has a new key, which the agent uses soon.
+    fn rotate(&mut self) {
+        if self.rotation.is_some() {
+            return;
+        }
+        let next = self.key + 1;
+        self.digests[usize::from(next % 2)] = PacketDigest::for_vm(&key(next), &WEB);
+        self.opener.rotate(LogKey::new(&key(next), &WEB), u64::MAX, 0);
+        self.rotation = Some(Rotation { from: self.now + SETTLING, until: None });
     }
 
     fn poll(&mut self) {
@@ -324,19 +261,28 @@ impl Game {
                 self.open(epoch, counter, &bytes);
             }
         }
-        self.audit.observe(at, Direction::Ingress, self.counts, Some(&self.history));
+        self.audit.observe(at, Direction::Ingress, self.counts, Some(&self.histories));
         self.findings.extend(self.audit.take_report(at).findings);
+        if self.rotation.as_ref().and_then(|r| r.until).is_some_and(|until| self.now >= until) {
+            self.rotation = None;
+            self.key += 1;
+        }
     }
 
     fn open(&mut self, epoch: u64, counter: u64, bytes: &[u8]) {
         match self.opener.open(epoch, counter, bytes) {
-            Ok(opened) => self.audit.record(now(self.now), &opened),
+            Ok(opened) => {
+                if let Some(rotation) = self.rotation.as_mut().filter(|_| opened.is_rekeyed) {
+                    rotation.until = Some(self.now + BOTH_KEYS);
+                }
+                self.audit.record(now(self.now), &opened);
+            }
             Err(refusal) => self.audit.refused(now(self.now), refusal),
         }
     }
 
     fn restart(&mut self) {
-        self.sealer = sealer(self.epoch + 1);
+        self.sealer = sealer(self.epoch + 1, self.p4vm_key);
         let programs = self.record.programs;
         self.record = LogRecord { header_bytes: 128, programs, ..LogRecord::default() };
     }
@@ -345,7 +291,7 @@ impl Game {
         self.poll();
         if self.hole == Hole::ForgetOnReplug {
             self.audit = audit(self.hole, self.now);
-            (self.counts, self.history) = Default::default();
+            (self.counts, self.histories) = Default::default();
             return;
         }
         self.audit.found(Finding::Replugged);
@@ -369,8 +315,8 @@ impl Game {
         match m {
             Move::Forward => self.forward(30),
             Move::Lose => {
-                let digest = self.packet();
-                self.judge(digest);
+                let packet = self.packet();
+                self.judge(packet);
             }
             Move::LoseMany => self.lose_many(),
             Move::Jitter => self.jitter_until = self.now + 60,
@@ -386,10 +332,10 @@ impl Game {
                 (0..few).for_each(|_| self.bypass());
             }
             Move::JudgeTwice => {
-                let digest = self.packet();
-                self.judge(digest);
-                self.arrive(Some(digest));
-                self.judge(digest);
+                let packet = self.packet();
+                self.judge(packet);
+                self.arrive(Some(packet));
+                self.judge(packet);
                 self.bypass();
             }
             Move::Modify => self.modify(),
@@ -404,12 +350,12 @@ impl Game {
                 self.modify();
             }
             Move::Replay => {
-                let digest = self.packet();
-                self.judge(digest);
-                self.arrive(Some(digest));
+                let packet = self.packet();
+                self.judge(packet);
+                self.arrive(Some(packet));
                 self.forward(100);
                 self.is_treason = true;
-                self.arrive(Some(digest));
+                self.arrive(Some(packet));
             }
             Move::OtherProgram => {
                 self.load(OTHER);
@@ -444,6 +390,33 @@ impl Game {
                 self.is_treason = true;
                 self.replug(few);
             }
+            Move::Rotate => self.rotate(),
+            Move::RotateAndModify => {
+                self.rotate();
+                for _ in 0..3 {
+                    self.forward(INTERVAL);
+                    self.modify();
+                }
+            }
+            Move::RotateAndJudgeTwice => {
+                self.rotate();
+                let (judged, skipped) = (self.packet(), self.packet());
+                self.judge(judged);
+                self.arrive(Some(judged));
+                self.arrive(Some(skipped));
+                self.is_treason = true;
+                // The P4 VM's digest of the second verdict has the new key.
+                self.forward(SETTLING + 2 * INTERVAL);
+                self.judge(judged);
+            }
+            Move::RotateAndCut => {
+                self.rotate();
+                self.poll();
+                self.hold_until = self.now + SETTLING + 3 * INTERVAL;
+                (0..few).for_each(|_| self.bypass());
+                self.forward(SETTLING + 2 * INTERVAL);
+                self.held.clear();
+            }
             Move::RestartAndBypass => {
                 self.wait(40);
                 (0..few).for_each(|_| self.bypass());
@@ -468,8 +441,8 @@ impl Game {
 
     fn lose_many(&mut self) {
         for _ in 0..150 {
-            let digest = self.packet();
-            self.judge(digest);
+            let packet = self.packet();
+            self.judge(packet);
         }
     }
 

@@ -5,3 +5,5 @@ mod cloud;
 mod game;
 mod honest;
 mod malicious;
+mod moves;
+mod rotation;

@@ -82,7 +82,7 @@ unsafe extern "C" fn create(
 ) -> *mut Programs {
     let made = contain(|| {
         // SAFETY: the interface's contract.
-        let (request, descriptors) = unsafe { take(message) };
+        let (request, _) = unsafe { take(message) };
         let programs = match request {
             Ok(Request::Hello(hello)) => InlinePrograms::new(&hello, geometry),
             Ok(_) => Err("the first message has to be Hello".to_owned()),

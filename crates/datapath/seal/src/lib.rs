@@ -38,6 +38,7 @@ mod info;
 mod key;
 mod key_file;
 mod log;
+mod previous_key;
 mod record_cipher;
 mod rotation;
 
@@ -51,5 +52,6 @@ pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
 pub use key::{KEY_SIZE, KeyError, KeyId, TenantKey};
 pub use key_file::KeyFile;
 pub use log::{Continuity, LogOpener, LogRefusal, LogSealer, LogTotals, OpenedRecord, SEALED_LOG_SIZE};
+pub use previous_key::PreviousKey;
 pub use record_cipher::SealedRecord;
 pub use rotation::{InfoKey, KeyRing, LogKey};

@@ -275,6 +275,7 @@ impl Checker<'_> {
             name: self.name("tenant", &t.name),
             key_file: t.key_file.as_ref().map(|p| self.place(p)),
             socket: self.tenant_socket(t),
+            key_window: self.duration("key_window", t.key_window.as_ref(), ms(600_000), ms(86_400_000)),
             fail: self.word(
                 "fail",
                 t.fail.as_ref(),
@@ -312,7 +313,8 @@ impl Checker<'_> {
             self.problem(v.name.span(), message);
         }
         let addresses = v.addresses.iter().filter_map(|a| self.address(a)).collect();
-        if let Some(page) = v.info_page.as_ref().or(v.log_page.as_ref()).filter(|_| t.key_file.is_none()) {
+        let page = v.info_page.as_ref().or(v.log_page.as_ref());
+        if let Some(page) = page.filter(|_| t.key_file.is_none() && v.key_file.is_none()) {
             let message = format!(
                 "VM {:?} has a page, but tenant {:?} has no key: make one with `p4shield keygen FILE` and \
                  write key_file \
@@ -329,6 +331,7 @@ impl Checker<'_> {
             name: self.name("VM", &v.name),
             addresses,
             programs,
+            key_file: v.key_file.as_ref().map(|p| self.place(p)),
             info_page,
             log_page,
             page_owner: v.page_owner,

@@ -56,6 +56,7 @@ pub(super) struct Tenant {
     pub(super) socket_uids: Vec<u32>,
     #[serde(default)]
     pub(super) socket_gids: Vec<u32>,
+    pub(super) key_window: Option<Spanned<Quantity>>,
     pub(super) fail: Option<Text>,
     pub(super) no_program: Option<Text>,
     pub(super) deadline: Option<Spanned<Quantity>>,
@@ -87,6 +88,7 @@ pub(super) struct Vm {
     pub(super) ingress: Vec<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) egress: Vec<Spanned<PathBuf>>,
+    pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) info_page: Option<Spanned<PathBuf>>,
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,

@@ -28,6 +28,7 @@ pub use changes::Change;
 pub use error::{ConfigError, Problem};
 pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
+pub use units::parse_duration;
 
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, FailPolicy, UnownedPolicy, Verdict, VmRef};
@@ -173,10 +174,12 @@ pub struct Daemon {
 pub struct Tenant {
     /// Its name.
     pub name: String,
-    /// The file that holds its key.
+    /// The file that holds its key, for VMs without one of their own.
     pub key_file: Option<PathBuf>,
     /// The socket where the tenant manages its own VMs and programs.
     pub socket: Option<TenantSocket>,
+    /// Time after a rotation in which the previous key is accepted.
+    pub key_window: Duration,
     /// The policy for packets without a verdict at the deadline.
     pub fail: FailPolicy,
     /// What happens to packets of a direction without a program.
@@ -216,6 +219,18 @@ impl Tenant {
         let program = self.vms.get(vm).map(|vm| &vm.programs[direction as usize]);
         self.no_program == NoProgram::Skip && program.is_some_and(Vec::is_empty)
     }
+
+    /// Returns the file that holds the key of one of the tenant's VMs.
+    #[must_use]
+    pub fn key_file_of<'a>(&'a self, vm: &'a Vm) -> Option<&'a Path> {
+        vm.key_file.as_deref().or(self.key_file.as_deref())
+    }
+
+    /// Returns the files of the tenant's keys, each with the name of its VM, if it is a VM's own.
+    pub fn key_files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
+        let own = self.numbered_vms().filter_map(|(_, vm)| Some((vm.key_file.as_deref()?, Some(&*vm.name))));
+        self.key_file.as_deref().map(|path| (path, None)).into_iter().chain(own)
+    }
 }
 
 /// A user VM.
@@ -227,6 +242,8 @@ pub struct Vm {
     pub addresses: Vec<IpAddr>,
     /// By [`p4shield_abi::Direction`]: the objects of the program; empty: no program.
     pub programs: [Vec<PathBuf>; 2],
+    /// The file that holds its own key; `None`: the tenant's.
+    pub key_file: Option<PathBuf>,
     /// Its info page.
     pub info_page: Option<PathBuf>,
     /// Its log page.

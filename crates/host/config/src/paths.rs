@@ -6,14 +6,21 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use toml::Spanned;
 
+/// Returns the keys of a tenant's VMs.
+fn vm_keys(tenant: &file::Tenant) -> impl Iterator<Item = &Spanned<PathBuf>> {
+    tenant.vm.iter().filter_map(|v| v.key_file.as_ref())
+}
+
 impl Checker<'_> {
-    /// Reports a page that two VMs have, or that is both pages of one; and a key that two tenants have.
+    /// Reports a page that two VMs have, or that is both pages of one; and a key that two tenants
+    /// or VMs have.
     pub(super) fn unshared_paths(&mut self, file: &file::File) {
         let vms = file.tenant.iter().flat_map(|t| &t.vm);
         let pages = vms.flat_map(|v| [&v.info_page, &v.log_page]).flatten();
         self.unshared("page", "what one VM reads or writes there, the other one does, too", pages);
-        let keys = file.tenant.iter().filter_map(|t| t.key_file.as_ref());
-        self.unshared("key", "a tenant that has it can forge the other one's information", keys);
+        let own = |t| -> Vec<_> { vm_keys(t).collect() };
+        let keys = file.tenant.iter().flat_map(|t| t.key_file.as_ref().into_iter().chain(own(t)));
+        self.unshared("key", "who has it can forge the information of both", keys);
         let sockets = file.tenant.iter().filter_map(|t| t.socket.as_ref());
         self.unshared("socket", "one tenant would manage the other one's programs there", sockets);
         let daemon = file.daemon.iter();

@@ -164,8 +164,11 @@ const DAEMON: &[Key] = &[
 const TENANT: &[Key] = &[
     key("name", "string", Required, NAME, ALL, "The tenant's name, unique in the file."),
     key("key_file", "path", Absent("no key, no pages"), PATH, ALL,
-        "The tenant's key, made by `p4shield keygen`, with mode 0600. The tenant's agent and auditor have \
-         the same key."),
+        "The key of the tenant's VMs, made by `p4shield keygen`, with mode 0600. Agent and auditor in each \
+         VM have the same key."),
+    key("key_window", "duration", Value("\"10m\""), Text("above 0, up to `24h`"), ALL,
+        "The time after a rotation in which the previous key is accepted, too; see \
+         [keys](../how-to/keys.md)."),
     key("socket", "path", Absent("none"), PATH, ALL,
         "The UNIX socket where the tenant sees its own VMs and replaces its own programs, and nothing else: \
          see [tenants' sockets](../how-to/tenant-socket.md)."),
@@ -218,10 +221,12 @@ const VM: &[Key] = &[
         none."),
     key("egress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets from the VM; \
         empty: none."),
+    key("key_file", "path", Absent("the tenant's"), PATH, ALL,
+        "The VM's own key, in place of the tenant's. The VM's key opens nothing of the tenant's other VMs."),
     key("info_page", "path", Absent("none"), PATH, ALL,
-        "The info page, to which the agent in the VM publishes. The tenant needs a `key_file`."),
+        "The info page, to which the agent in the VM publishes. The VM or tenant needs a `key_file`."),
     key("log_page", "path", Absent("none"), PATH, ALL,
-        "The log page, which the auditor in the VM reads. The tenant needs a `key_file`."),
+        "The log page, which the auditor in the VM reads. The VM or tenant needs a `key_file`."),
     key("page_owner", "integer", Absent("the daemon's user"), Text("a user ID"), ALL,
         "The owner of both pages, which have mode 0600."),
     key("iface_id", "string", Absent("none"), VISIBLE, SWITCHES,
@@ -367,7 +372,8 @@ mod tests {
             format!("attachment = \"{}\"\n", attachment.name())
         };
         let tenant = "[[tenant]]\nname = \"alice\"\n";
-        let key_file = if key.name == "key_file" { "" } else { "key_file = \"a.key\"\n" };
+        let is_tenants = key.name == "key_file" && table.header == "[[tenant]]";
+        let key_file = if is_tenants { "" } else { "key_file = \"a.key\"\n" };
         let vm = "[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n";
         let mut text = format!(
             "{top}{}\n[daemon]\n{}\n{tenant}{key_file}{}\n{vm}{}\n",

@@ -408,3 +408,21 @@ fn pages_and_keys_belong_to_one_vm_or_tenant() {
     let keys = tenant("alice") + &vm("web", "10.0.0.2", "") + &tenant("bob") + &vm("db", "10.0.0.3", "");
     assert!(errors(&keys).starts_with("10:12: key: shared.key is in line 3 already"), "{}", errors(&keys));
 }
+
+#[test]
+fn a_vms_own_key_replaces_its_tenants() {
+    let text = MINIMAL.replace("[[tenant.vm]]", "key_file = \"a.key\"\nkey_window = \"2h\"\n[[tenant.vm]]")
+        + "info_page = \"i\"\n[[tenant.vm]]\nname = \"own\"\naddresses = [\"10.9.0.3\"]\nkey_file = \"own.key\"\n";
+    let config = parse(&text).unwrap();
+    let tenant = &config.tenants[0];
+    let file = |vm: usize| tenant.key_file_of(&tenant.vms[vm]).unwrap().file_name().unwrap().to_owned();
+    assert_eq!((file(0), file(1)), ("a.key".into(), "own.key".into()));
+    let names: Vec<_> = tenant.key_files().map(|(_, vm)| vm).collect();
+    assert_eq!(names, [None, Some("own")]);
+    assert_eq!(tenant.key_window, Duration::from_secs(7200));
+    // A VM with a key of its own needs none of its tenant's; two VMs with one key are refused.
+    let without = text.replace("key_file = \"a.key\"\n", "").replace("info_page = \"i\"\n", "");
+    assert!(parse(&without.replace("\"own.key\"\n", "\"own.key\"\nlog_page = \"l\"\n")).is_ok());
+    let shared = errors(&text.replace("own.key", "a.key"));
+    assert!(shared.contains("key: a.key is in line"), "{shared}");
+}

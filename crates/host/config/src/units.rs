@@ -44,14 +44,16 @@ impl Visitor<'_> for QuantityVisitor {
     }
 }
 
-/// Parses a duration such as `2ms`, `500us` or `1s`.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+/// Parses a duration such as `2ms`, `500us`, `1s` or `10m`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
         "ns" => 1,
         "us" | "µs" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
         _ => return None,
     };
     number.checked_mul(nanos).map(Duration::from_nanos)

@@ -9,9 +9,10 @@ use crate::problems;
 use crate::programs::{ProgramKey, ProgramStore};
 use crate::state::{DaemonState, Running};
 use crate::status::{
-    DirectionStatus, InfoStatus, IngressRule, PortStatus, State, Status, TenantStatus, Unowned, VmStatus,
+    DirectionStatus, InfoStatus, IngressRule, KeyStatus, PortStatus, State, Status, TenantStatus, Unowned,
+    VmStatus,
 };
-use crate::supervisor::SupervisorReport;
+use crate::supervisor::{KeyReport, SupervisorReport};
 use crate::text::hex;
 use crate::totals::Totals;
 use p4shield_abi::Direction;
@@ -19,6 +20,7 @@ use p4shield_abi::info::InfoStatus as Info;
 use p4shield_attach::UnownedCounts;
 use p4shield_control as control;
 use p4shield_mediator::{DirectionCounts, Reason};
+use p4shield_seal::KeyId;
 
 impl DaemonState {
     /// Returns the present status of everything.
@@ -79,6 +81,9 @@ fn tenant_status(
             name: vm.name.clone(),
             ingress_rule: rule,
             info: info_status(vm.info_page.is_some(), p4vm),
+            keys: p4vm.and_then(|p| p.keys).map(|keys| {
+                key_status(&keys, report.keys.get(v).copied().unwrap_or_default(), vm.info_page.is_some())
+            }),
             log_records: p4vm.map_or(0, |p| p.log_records),
             ingress: direction(Direction::Ingress),
             egress: direction(Direction::Egress),
@@ -100,6 +105,20 @@ fn tenant_status(
         landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
         vms: tenant.numbered_vms().map(vm).collect(),
     })
+}
+
+fn seconds_now() -> u64 {
+    p4shield_seal::Now::read().real_ns / 1_000_000_000
+}
+
+fn key_status(keys: &control::KeyStatus, report: KeyReport, page: bool) -> KeyStatus {
+    KeyStatus {
+        key: KeyId(keys.current).to_string(),
+        window_until: keys.previous_ms.map(|ms| report.until.unwrap_or_else(|| seconds_now() + ms / 1_000)),
+        agent_follows: keys.agent_follows,
+        log_follows: keys.log_follows,
+        overdue: report.is_overdue && page,
+    }
 }
 
 fn info_status(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {

@@ -127,10 +127,16 @@ fn packets(status: &Status) -> Vec<Family> {
 fn information(status: &Status) -> Vec<Family> {
     let mut snapshots = counter("info_snapshots", "Snapshots on the info page, by the P4 VM's result");
     let mut known = gauge("info_known", "Whether programs have fresh, authentic information");
+    let mut window = gauge("key_window_end", "End of a running rotation's window, in seconds since 1970");
+    let mut follows = gauge("key_agent_follows", "Whether the VM's agent has used the current key");
     let mut records = counter("log_records", "Records that the P4 VM published on its log page");
     for t in &status.tenants {
         for v in &t.vms {
             let labels = vec![("tenant", t.name.clone()), ("vm", v.name.clone())];
+            if let Some(keys) = &v.keys {
+                keys.window_until.into_iter().for_each(|until| window.set(labels.clone(), until));
+                follows.set(labels.clone(), u64::from(keys.agent_follows));
+            }
             let i = &v.info;
             let results = [
                 ("accepted", i.accepted),
@@ -143,7 +149,7 @@ fn information(status: &Status) -> Vec<Family> {
             records.add(labels.clone(), v.log_records);
         }
     }
-    vec![snapshots, known, records]
+    vec![snapshots, known, window, follows, records]
 }
 
 fn wires(status: &Status) -> Vec<Family> {

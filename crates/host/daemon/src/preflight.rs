@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub fn preflight(config: &Config, verify: &mut dyn FnMut(&[PathBuf]) -> Result<(), String>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut report = |path: &Path, message: String| problems.push(config.problem_with(path, message));
-    for key in config.tenants.iter().filter_map(|t| t.key_file.as_deref()) {
+    for (key, _) in config.tenants.iter().flat_map(|t| t.key_files()) {
         if let Err(error) = TenantKey::load(key) {
             report(key, format!("key_file: {}", chain(&error)));
         }

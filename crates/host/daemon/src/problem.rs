@@ -39,6 +39,8 @@ pub enum ProblemKind {
     PageAbsent,
     /// A tenant's key file does not exist.
     KeyAbsent,
+    /// A VM's agent still used the previous key when its window ended.
+    KeyNotFollowed,
     /// An interface of a wire is not attached.
     InterfaceDown,
     /// No switch is connected.
@@ -82,6 +84,7 @@ impl ProblemKind {
         Self::InfoReplayed,
         Self::PageAbsent,
         Self::KeyAbsent,
+        Self::KeyNotFollowed,
         Self::InterfaceDown,
         Self::NoSwitch,
         Self::DatabaseLost,
@@ -114,6 +117,7 @@ impl ProblemKind {
             Self::InfoReplayed => "info_replayed",
             Self::PageAbsent => "page_absent",
             Self::KeyAbsent => "key_absent",
+            Self::KeyNotFollowed => "key_not_followed",
             Self::InterfaceDown => "interface_down",
             Self::NoSwitch => "no_switch",
             Self::DatabaseLost => "database_lost",

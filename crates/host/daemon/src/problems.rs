@@ -76,6 +76,12 @@ fn of_vm(tenant: &str, vm: &VmStatus, policy: &str) -> Vec<Problem> {
             add(ProblemKind::QueueFull, text);
         }
     }
+    if vm.keys.as_ref().is_some_and(|keys| keys.overdue) && vm.info.status == "forged" {
+        let text = "its agent still used the previous key when the key's window ended, and programs read no \
+                    information since; copy the key file to the VM, where the agent reads it at once";
+        problems.push(Problem::of_vm(ProblemKind::KeyNotFollowed, (tenant, &vm.name), text));
+        return problems;
+    }
     let (kind, remedy) = match vm.info.status.as_str() {
         "missing" => (ProblemKind::InfoMissing, "start `p4shield agent` in the VM"),
         "stale" => (
@@ -129,12 +135,16 @@ fn full(direction: &DirectionStatus) -> Option<String> {
 /// Returns a tenant's key and pages that are configured and do not exist.
 fn absent_files(tenant: &Tenant, state: State) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if let Some((path, why)) = tenant.key_file.as_deref().and_then(absent) {
+    for (key_file, vm) in tenant.key_files() {
+        let Some((path, why)) = absent(key_file) else { continue };
         let text = format!(
             "its key file {path} is absent ({why}), so its P4 VM cannot start; restore the file, or write a \
              new key with `p4shield keygen` for this host and the tenant's VMs"
         );
-        problems.push(Problem::of_tenant(ProblemKind::KeyAbsent, &tenant.name, text));
+        problems.push(match vm {
+            Some(vm) => Problem::of_vm(ProblemKind::KeyAbsent, (&tenant.name, vm), text),
+            None => Problem::of_tenant(ProblemKind::KeyAbsent, &tenant.name, text),
+        });
     }
     let remedy = match state {
         State::Running => "restart the daemon, which creates it again",

@@ -223,6 +223,7 @@ impl Reload<'_> {
                     report.replaced += summary.replaced;
                     report.unchanged += summary.unchanged;
                     report.refused.extend(summary.refused.iter().cloned());
+                    report.rotated.extend(summary.rotated.iter().cloned());
                     report.restarted.extend(summary.restarts.then(|| name.clone()));
                 }
                 Step::Late(_) => report.late.push(name.clone()),

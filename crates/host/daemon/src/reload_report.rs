@@ -11,6 +11,9 @@ pub struct ReloadReport {
     pub changes: Vec<String>,
     /// Tenants whose P4 VM is restarted, because it cannot take the change otherwise.
     pub restarted: Vec<String>,
+    /// Key files with a new key, which rotates without a restart.
+    #[serde(default)]
+    pub rotated: Vec<String>,
     /// Tenants whose P4 VM does not answer. Its successor gets the configuration.
     pub late: Vec<String>,
     /// Programs that were replaced.
@@ -30,6 +33,12 @@ impl fmt::Display for ReloadReport {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         for tenant in &self.restarted {
             writeln!(f, "tenant {tenant}: the P4 VM is restarted")?;
+        }
+        for key in &self.rotated {
+            writeln!(
+                f,
+                "{key}: the key rotates; copy the file to its VMs before the window of key_window ends"
+            )?;
         }
         for tenant in &self.late {
             writeln!(f, "tenant {tenant}: the P4 VM does not answer; its successor gets the configuration")?;

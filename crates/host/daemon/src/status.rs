@@ -129,6 +129,9 @@ pub struct VmStatus {
     pub name: String,
     /// State of its information.
     pub info: InfoStatus,
+    /// Its keys; none if it has no pages or its P4 VM does not run.
+    #[serde(default)]
+    pub keys: Option<KeyStatus>,
     /// Where its ingress program judges.
     #[serde(default)]
     pub ingress_rule: IngressRule,
@@ -138,6 +141,21 @@ pub struct VmStatus {
     pub ingress: DirectionStatus,
     /// Packets from it.
     pub egress: DirectionStatus,
+}
+
+/// The keys of a user VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyStatus {
+    /// Number of its key, as `p4shield key id` shows it.
+    pub key: String,
+    /// While a rotation goes on: the end of its window, in seconds since 1970.
+    pub window_until: Option<u64>,
+    /// Whether the agent has used this key.
+    pub agent_follows: bool,
+    /// Whether the log is sealed with this key.
+    pub log_follows: bool,
+    /// The window has ended, and the agent has not used this key.
+    pub overdue: bool,
 }
 
 /// Where a VM's ingress program judges; docs/decisions/010-one-rule-for-what-is-judged.md.

@@ -13,6 +13,7 @@ mod tenant;
 use crate::inspect::view::{Inspection, ProgramView};
 use crate::programs::ProgramRecord;
 use crate::reload_report::ReloadReport;
+use crate::rotation::{KeyOrder, KeyRotation};
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -97,6 +98,8 @@ pub enum Command {
         /// Absolute path of the file.
         file: PathBuf,
     },
+    /// Rotates the key of a tenant or VM.
+    Rotate(KeyOrder),
     /// Shows the state of a VM's programs.
     Inspect(Inspection),
     /// Executes another release of the daemon, which adopts the P4 VMs.
@@ -127,6 +130,8 @@ pub enum Answer {
     History(Vec<ProgramRecord>),
     /// The answer to `inspect`.
     Program(Box<ProgramView>),
+    /// The answer to `rotate`.
+    Rotated(KeyRotation),
     /// The answer to `reload`.
     Reloaded(ReloadReport),
     /// The answer to `upgrade`: the daemon executes this binary next.
@@ -231,6 +236,17 @@ pub fn metrics(socket: &Path) -> Result<String, ApiError> {
 pub fn inspect(socket: &Path, inspection: &Inspection) -> Result<ProgramView, ApiError> {
     match ask(socket, &Command::Inspect(inspection.clone()))? {
         Answer::Program(view) => Ok(*view),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Rotates the key of a tenant or VM.
+///
+/// # Errors
+/// See [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
+pub fn rotate_key(socket: &Path, order: KeyOrder) -> Result<KeyRotation, ApiError> {
+    match ask(socket, &Command::Rotate(order))? {
+        Answer::Rotated(rotation) => Ok(rotation),
         _ => Err(ApiError::Unexpected),
     }
 }

@@ -42,6 +42,9 @@ impl Endpoint for Operator {
             Ok(Command::Reload { dry_run }) => {
                 state.reload(dry_run).map_or_else(Answer::Failed, Answer::Reloaded)
             }
+            Ok(Command::Rotate(order)) => {
+                state.rotate_key(&order).map_or_else(Answer::Failed, Answer::Rotated)
+            }
             Ok(Command::Inspect(inspection)) => inspect(state, &inspection),
             Ok(Command::Upgrade { binary }) => {
                 state.upgrade(binary).map_or_else(Answer::Failed, |binary| Answer::Upgrading { binary })

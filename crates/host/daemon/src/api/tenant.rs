@@ -100,7 +100,11 @@ impl TenantEndpoint {
                 self.check_name(&tenant)?;
                 operator::inspect(state, &Inspection { tenant: Some(tenant), ..inspection })
             }
-            Command::Metrics | Command::Reload { .. } | Command::Preview { .. } | Command::Upgrade { .. } => {
+            Command::Metrics
+            | Command::Reload { .. }
+            | Command::Preview { .. }
+            | Command::Rotate(_)
+            | Command::Upgrade { .. } => {
                 return Err(
                     "this request is the operator's; a tenant's socket does not execute it".to_owned()
                 );

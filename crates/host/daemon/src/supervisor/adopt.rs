@@ -48,7 +48,7 @@ impl SupervisorThread {
         if pages.filter_map(|mut pair| differs(&mut pair).then_some(())).count() > 0 {
             return Err("the file of a page was replaced".to_owned());
         }
-        self.key = super::plan::key_of(&self.config.tenant)?;
+        self.keys.refresh(&self.config.tenant)?;
         let socket = self.config.adoption.connect(&self.name_of_record()).map_err(|e| chain(&e))?;
         let mut process = Process::adopt(socket, &record.process).map_err(|e| chain(&e))?;
         match self.take_over(&mut process, record) {
@@ -66,6 +66,7 @@ impl SupervisorThread {
         if status.vms.iter().map(|vm| usize::from(vm.vm)).collect::<BTreeSet<_>>() != due {
             return Err(ClientError::Failed("it has other VMs than its daemon had".to_owned()));
         }
+        self.keys.adopt(&self.config.tenant, &status);
         provision::expect_programs(process, &self.config)?;
         for v in due {
             for direction in Direction::ALL {

@@ -9,7 +9,7 @@
 
 use super::inline::VerifiedProgram;
 use super::pages::{Page, PageError};
-use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, key_of, slots};
+use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, slots};
 use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects, Pages};
 use super::thread::SupervisorThread;
@@ -19,16 +19,12 @@ use crate::refusal;
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_control::{ClientError, ProgramSlot, Request};
-use p4shield_seal::TenantKey;
 
 impl SupervisorThread {
     /// Whether a running P4 VM cannot take the change.
-    fn needs_restart(&self, change: &TenantChange, key: Option<&TenantKey>) -> bool {
+    fn needs_restart(&self, change: &TenantChange) -> bool {
         let of_process = |t: &Tenant| (t.no_program, t.age_limit, t.log_interval, t.budget);
-        let other_key = self.key.as_ref().map(TenantKey::expose) != key.map(TenantKey::expose);
-        other_key
-            || self.config.command != change.command
-            || of_process(&self.config.tenant) != of_process(&change.tenant)
+        self.config.command != change.command || of_process(&self.config.tenant) != of_process(&change.tenant)
     }
 
     /// Does what may fail, and remembers the rest for [`Self::commit`].
@@ -37,12 +33,21 @@ impl SupervisorThread {
     /// Why the change is refused. Nothing has changed.
     pub(super) fn prepare(&mut self, change: TenantChange) -> Result<ChangeSummary, String> {
         self.discard();
-        let key = key_of(&change.tenant)?;
+        let keys = self.keys.read(&change.tenant)?;
+        let rotated = self.keys.rotated(&keys);
         let programs = self.due_programs(&change.tenant)?;
-        let restart = self.needs_restart(&change, key.as_ref());
-        let mut plan =
-            Plan { change, programs, restart, pages: Vec::new(), staged: Vec::new(), unloaded: Vec::new() };
-        let mut summary = ChangeSummary { restarts: restart && self.process.is_some(), ..Default::default() };
+        let restart = self.needs_restart(&change);
+        let mut plan = Plan {
+            change,
+            programs,
+            keys: Some(keys),
+            restart,
+            pages: Vec::new(),
+            staged: Vec::new(),
+            unloaded: Vec::new(),
+        };
+        let restarts = restart && self.process.is_some();
+        let mut summary = ChangeSummary { restarts, rotated, ..Default::default() };
         if self.process.is_some() {
             plan.pages = self.new_pages(&plan.change.tenant).map_err(|e| chain(&e))?;
             if let Err(refusal) = self.stage_all(&mut plan, &mut summary) {
@@ -129,13 +134,16 @@ impl SupervisorThread {
     /// Makes the prepared change, but for VMs that are removed.
     pub(super) fn commit(&mut self) {
         let Some(plan) = self.plan.take() else { return };
-        let Plan { change, programs, restart, pages, staged, unloaded } = plan;
+        let Plan { change, programs, keys, restart, pages, staged, unloaded } = plan;
         let TenantChange { tenant, command, adoption_time } = change;
         self.take_programs(&tenant, programs, &staged);
         let old = std::mem::replace(&mut self.config.tenant, tenant);
         (self.config.command, self.config.adoption_time) = (command, adoption_time);
         self.limit_group();
         self.leaving = gone(&old, &self.config.tenant);
+        if let Some(keys) = keys {
+            self.keys.take(&self.config.tenant, &old, keys);
+        }
         if self.process.is_none() || restart {
             self.take_pages(pages);
             return self.restart("its configuration changed");
@@ -143,6 +151,7 @@ impl SupervisorThread {
         if let Err(e) = self.apply(&old, pages, &unloaded) {
             return self.replace(&e.to_string(), std::time::Duration::ZERO);
         }
+        self.give_keys();
         self.check();
     }
 
@@ -162,8 +171,16 @@ impl SupervisorThread {
             tracing::error!(tenant = change.tenant.name, "{}", chain(&error));
             Vec::new()
         });
-        self.plan =
-            Some(Plan { change, programs, restart: true, pages, staged: Vec::new(), unloaded: Vec::new() });
+        let keys = self.keys.read(&change.tenant).ok();
+        self.plan = Some(Plan {
+            change,
+            programs,
+            keys,
+            restart: true,
+            pages,
+            staged: Vec::new(),
+            unloaded: Vec::new(),
+        });
         self.commit();
     }
 
@@ -246,7 +263,7 @@ impl SupervisorThread {
                 process.call(Request::RemoveVm { vm: v as u16 }, &[], ANSWER_TIMEOUT)?;
             }
             let pages = self.pages.get(v).filter(|_| !inline);
-            provision::set_vm(process, v, &self.config.tenant.vms[v], pages)?;
+            provision::set_vm(process, v, &self.config.tenant, &mut self.keys, pages)?;
         }
         provision::expect_programs(process, &self.config)?;
         process.call(Request::Commit, &[], ANSWER_TIMEOUT)?;

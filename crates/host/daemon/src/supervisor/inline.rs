@@ -6,6 +6,7 @@
 
 use super::SupervisorConfig;
 use super::epochs::Epochs;
+use super::keys::Keys;
 use super::process::is_recoverable;
 use super::provision::{self, InlineSwitch, Objects, Pages, ProgramHost, ProgramRequest};
 use crate::adoption::ProgramMark;
@@ -15,7 +16,7 @@ use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
 use sha2::{Digest, Sha256};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 
 /// A configured program.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +60,7 @@ impl InlineSwitches {
     pub(super) fn update(
         &mut self,
         config: &SupervisorConfig,
-        epochs: &mut Epochs,
+        (epochs, keys): (&mut Epochs, &mut Keys),
         pages: &[Pages],
         programs: &[[VerifiedProgram; 2]],
     ) -> Option<String> {
@@ -77,7 +78,8 @@ impl InlineSwitches {
                 continue;
             }
             let with_pages = *self.pages.get_or_insert(switch) == switch;
-            let provisioned = provision_switch(config, switch, epochs, with_pages.then_some(pages), programs);
+            let pages = with_pages.then_some(pages);
+            let provisioned = provision_switch(config, switch, (epochs, keys), pages, programs);
             self.known.insert(switch, provisioned.err());
         }
         let error = self.known.values().flatten().next().cloned();
@@ -114,6 +116,18 @@ impl InlineSwitches {
         host.request(ProgramRequest::new(request)).map_err(|e| e.to_string())
     }
 
+    /// Gives a VM's new key to the switch that has the pages. A switch that comes later gets it then.
+    pub(super) fn set_keys(
+        &self,
+        config: &SupervisorConfig,
+        request: Request,
+        key: BorrowedFd<'_>,
+    ) -> Result<(), ClientError> {
+        let Some(switch) = self.pages else { return Ok(()) };
+        let mut host = InlineSwitch { config, switch };
+        host.request(ProgramRequest { descriptors: &[key], ..ProgramRequest::new(request) }).map(drop)
+    }
+
     /// Returns the status of the switch that has the pages.
     pub(super) fn status(&self, config: &SupervisorConfig) -> Option<Status> {
         let mut host = InlineSwitch { config, switch: self.pages? };
@@ -128,16 +142,14 @@ impl InlineSwitches {
 fn provision_switch(
     config: &SupervisorConfig,
     switch: SwitchKey,
-    epochs: &mut Epochs,
+    (epochs, keys): (&mut Epochs, &mut Keys),
     pages: Option<&[Pages]>,
     programs: &[[VerifiedProgram; 2]],
 ) -> Result<(), String> {
     let mut host = InlineSwitch { config, switch };
-    let (hello, key) = provision::hello(config, epochs.reserve())?;
-    let key: Vec<_> = key.iter().map(AsFd::as_fd).collect();
-    let request = ProgramRequest { descriptors: &key, ..ProgramRequest::new(Request::Hello(hello)) };
-    host.request(request).map_err(|e| e.to_string())?;
-    provision::set_vms(&mut host, config, pages).map_err(|e| e.to_string())?;
+    let hello = provision::hello(config, epochs.reserve());
+    host.request(ProgramRequest::new(Request::Hello(hello))).map_err(|e| e.to_string())?;
+    provision::set_vms(&mut host, config, keys, pages).map_err(|e| e.to_string())?;
     provision::expect_programs(&mut host, config).map_err(|e| e.to_string())?;
     epochs.settle();
     let mut refused = Vec::new();

@@ -9,8 +9,8 @@
 //!
 //! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
-//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new
-//! configuration to the running P4 VM.
+//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new configuration to
+//! the running P4 VM; `rotate` gives it new keys, which `keys` holds.
 
 mod adopt;
 mod ask;
@@ -21,11 +21,13 @@ mod cores;
 mod epochs;
 mod gate;
 mod inline;
+mod keys;
 mod legacy;
 mod pages;
 mod plan;
 mod process;
 mod provision;
+mod rotate;
 mod thread;
 
 use crate::adoption::AdoptionFolder;
@@ -34,6 +36,7 @@ use crate::cgroup::Cgroup;
 use crate::config::Tenant;
 use crate::programs::ProgramStore;
 use crate::refusal::Meanwhile;
+use crate::rotation::KeyRotation;
 use crate::status::State;
 use gate::Gate;
 use p4shield_abi::Direction;
@@ -48,6 +51,7 @@ use std::time::Duration;
 
 pub(crate) use plan::{ChangeSummary, TenantChange};
 pub(crate) use process::P4VmCommand;
+pub(crate) use rotate::{KeyReport, RotationOrder};
 
 /// What the supervisor reports for `status`.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +70,8 @@ pub(crate) struct SupervisorReport {
     pub(crate) channels: Option<String>,
     /// Why the P4 VM shares a core with a switch's polling thread.
     pub(crate) cores: Option<String>,
+    /// By VM: what the daemon knows of its keys.
+    pub(crate) keys: Vec<KeyReport>,
     /// Why the program of a VM and direction does not run.
     pub(crate) refusals: Vec<[Option<String>; 2]>,
 }
@@ -123,6 +129,8 @@ pub(crate) enum Command {
     Check { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
     /// Sends a request to what runs the programs.
     Ask { request: control::Request, answer: Sender<Result<control::Reply, String>> },
+    /// Rotates a key.
+    Rotate { order: Box<RotationOrder>, answer: Sender<Result<KeyRotation, String>> },
     /// Prepares a change of the configuration, once the P4 VM has answered and the gate is open.
     Prepare { change: Box<TenantChange>, gate: Arc<Gate>, begun: Sender<()>, answer: Sender<Prepared> },
     /// Makes the prepared change.

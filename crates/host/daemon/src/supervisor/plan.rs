@@ -1,12 +1,11 @@
 //! A change of a tenant's configuration, and what its preparation found.
 
+use super::keys::ReadKeys;
 use super::process::P4VmCommand;
 use super::provision::{Objects, Pages};
 use crate::config::{Tenant, Vm};
-use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_control::ProgramSlot;
-use p4shield_seal::TenantKey;
 use std::time::Duration;
 
 /// What changes for a tenant.
@@ -25,6 +24,8 @@ pub(crate) struct ChangeSummary {
     pub(crate) unchanged: usize,
     /// Whether the P4 VM is replaced.
     pub(crate) restarts: bool,
+    /// Key files with a new key.
+    pub(crate) rotated: Vec<String>,
     /// Unchanged programs that the P4 VM refuses, as before.
     pub(crate) refused: Vec<String>,
 }
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     pub(super) change: TenantChange,
     /// By VM and direction: the objects that are due.
     pub(super) programs: Vec<[Objects; 2]>,
+    /// By file: the keys that are due; none: those on disk when the change is made, if they can be read.
+    pub(super) keys: Option<ReadKeys>,
     pub(super) restart: bool,
     /// By VM: the pages of VMs that are new or have other pages.
     pub(super) pages: Vec<Option<Pages>>,
@@ -47,11 +50,6 @@ pub(super) struct Plan {
 pub(super) fn is_same(old: Option<&Vm>, new: &Vm) -> bool {
     let parts = |vm: &Vm| (vm.name.clone(), vm.info_page.clone(), vm.log_page.clone(), vm.page_owner);
     old.is_some_and(|old| parts(old) == parts(new))
-}
-
-/// Reads a tenant's key.
-pub(super) fn key_of(tenant: &Tenant) -> Result<Option<TenantKey>, String> {
-    tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))
 }
 
 /// Returns the directions of all VMs.

@@ -2,15 +2,17 @@
 //! programs.
 
 use super::SupervisorConfig;
+use super::keys::{Keys, KeysToSend};
 use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
-use crate::config::Vm;
+use crate::config::Tenant;
 use crate::programs::ProgramKey;
 use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
-use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
-use p4shield_seal::TenantKey;
+use p4shield_control::{
+    ClientError, Hello, KeysSent, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
+};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -66,54 +68,67 @@ impl ProgramHost for InlineSwitch<'_> {
     }
 }
 
-/// Returns the first message and a memory file with the tenant's key. Logs start with an epoch of at least
-/// `min_epoch`.
-///
-/// # Errors
-/// The key file cannot be read.
-pub(super) fn hello(config: &SupervisorConfig, min_epoch: u64) -> Result<(Hello, Option<OwnedFd>), String> {
+/// Returns the first message. Logs start with an epoch of at least `min_epoch`.
+pub(super) fn hello(config: &SupervisorConfig, min_epoch: u64) -> Hello {
     let tenant = &config.tenant;
-    let key = tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))?;
-    let key = key.map(|k| memory(k.expose())).transpose().map_err(|e| chain(&e))?;
-    let millis = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX).max(1);
-    let hello = Hello {
+    Hello {
         version: PROTOCOL_VERSION,
         tenant: tenant.name.clone(),
-        key: key.is_some(),
         door: false,
         no_program: tenant.no_program.verdict() as u8,
-        age_limit_ms: millis(tenant.age_limit),
-        log_interval_ms: millis(tenant.log_interval),
+        age_limit_ms: millis(tenant.age_limit).max(1),
+        log_interval_ms: millis(tenant.log_interval).max(1),
         budget: tenant.budget,
         min_epoch,
-    };
-    Ok((hello, key))
+    }
 }
 
-/// Announces the tenant's VMs, with their pages if given.
+/// Returns a duration in milliseconds, rounded up.
+pub(super) fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
+
+/// Announces the tenant's VMs, with their pages and keys if pages are given.
 pub(super) fn set_vms(
     host: &mut impl ProgramHost,
     config: &SupervisorConfig,
+    keys: &mut Keys,
     pages: Option<&[Pages]>,
 ) -> Result<(), ClientError> {
-    for (v, vm) in config.tenant.numbered_vms() {
-        set_vm(host, v, vm, pages.map(|p| &p[v]))?;
+    for (v, _) in config.tenant.numbered_vms() {
+        set_vm(host, v, &config.tenant, keys, pages.map(|p| &p[v]))?;
     }
     Ok(())
 }
 
-/// Announces a VM, with its pages if given.
+/// Announces a VM, with its pages and keys if pages are given.
 pub(super) fn set_vm(
     host: &mut impl ProgramHost,
     number: usize,
-    vm: &Vm,
+    tenant: &Tenant,
+    keys: &mut Keys,
     pages: Option<&Pages>,
 ) -> Result<(), ClientError> {
     let [info, log] = pages.map_or([None, None], |p| p.each_ref().map(Option::as_ref));
-    let descriptors: Vec<_> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
-    let (info, log) = (info.is_some(), log.is_some());
-    let request = Request::SetVm { vm: number as u16, name: vm.name.clone(), info, log };
-    host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) }).map(drop)
+    let sealed = info.is_some() || log.is_some();
+    let (sent, files) = match keys.of(tenant, number).filter(|_| sealed) {
+        None => (KeysSent::default(), Vec::new()),
+        Some(KeysToSend { current, previous }) => {
+            let all = std::iter::once(current).chain(previous.map(|(key, _)| key));
+            let files = all.map(|key| memory(key.expose())).collect::<Result<_, _>>();
+            let files = files.map_err(|e| ClientError::Failed(chain(&e)))?;
+            (KeysSent { current: true, previous_ms: previous.map(|(_, left)| millis(left)) }, files)
+        }
+    };
+    let pages = [info, log].into_iter().flatten().map(AsFd::as_fd);
+    let descriptors: Vec<_> = pages.chain(files.iter().map(AsFd::as_fd)).collect();
+    let (info, log, name) = (info.is_some(), log.is_some(), tenant.vms[number].name.clone());
+    let request = Request::SetVm { vm: number as u16, name, info, log, keys: sent };
+    host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
+    if sealed {
+        keys.gave(tenant, number);
+    }
+    Ok(())
 }
 
 /// Announces the configured programs: until such a program runs, the tenant's `fail` policy applies to its
@@ -185,7 +200,7 @@ fn send_objects(
 }
 
 /// Returns a memory file with these bytes, for sending.
-fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+pub(super) fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     use std::io::Write;
     let fd = memfd_create("p4shield", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);

@@ -4,9 +4,10 @@ use super::channels::Channels;
 use super::cores::CorePlacement;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
+use super::keys::Keys;
 use super::legacy::Legacy;
 use super::pages::{Page, PageError};
-use super::plan::{self, Plan};
+use super::plan::Plan;
 use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
 use super::provision::{self, Objects, Pages};
 use super::{Answer, Command, NO_PROGRAM, SupervisorConfig, SupervisorReport};
@@ -17,7 +18,6 @@ use crate::text::{chain, hex};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
-use p4shield_seal::TenantKey;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,8 +54,8 @@ pub(super) struct SupervisorThread {
     cores: CorePlacement,
     /// Switches that run the programs themselves; empty unless the placement is `inline`.
     pub(super) switches: InlineSwitches,
-    /// The key that the running P4 VM has.
-    pub(super) key: Option<TenantKey>,
+    /// The tenant's keys, with those that the running P4 VM has.
+    pub(super) keys: Keys,
     /// A change of the configuration that is prepared.
     pub(super) plan: Option<Plan>,
     /// VMs that are no longer configured and that the P4 VM still has.
@@ -80,7 +80,7 @@ impl SupervisorThread {
             channels: Channels::default(),
             cores: CorePlacement::default(),
             switches: InlineSwitches::default(),
-            key: None,
+            keys: Keys::default(),
             plan: None,
             leaving: Vec::new(),
             legacy: Legacy::default(),
@@ -212,6 +212,9 @@ impl SupervisorThread {
             Command::Ask { request, answer } => {
                 let _ = answer.send(self.ask(request));
             }
+            Command::Rotate { order, answer } => {
+                let _ = answer.send(self.rotate(*order));
+            }
             Command::Prepare { change, gate, begun, answer } => {
                 self.check_answers();
                 if gate.begin() {
@@ -266,6 +269,7 @@ impl SupervisorThread {
                 let (pid, sandbox) = (process.pid.as_raw_pid(), process.sandbox.clone());
                 self.started = Instant::now();
                 self.process = Some(process);
+                self.give_keys();
                 // The first check comes before the state becomes `Running`.
                 self.check();
                 if self.process.is_some() {
@@ -290,14 +294,14 @@ impl SupervisorThread {
         // Lanes may have channels to a P4 VM of the daemon before.
         self.config.attachment.detach_channels(self.config.index);
         self.forget_process();
-        self.key = plan::key_of(&self.config.tenant)?;
-        let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
+        self.keys.refresh(&self.config.tenant)?;
+        let hello = provision::hello(&self.config, self.epochs.reserve());
         let tenant = &self.config.tenant.name;
         let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {
             tracing::warn!(tenant, %error, "this P4 VM ends with the daemon");
         });
         let hello = Hello { door: door.is_ok(), ..hello };
-        let descriptors: Vec<_> = key.iter().chain(&door).map(AsFd::as_fd).collect();
+        let descriptors: Vec<_> = door.iter().map(AsFd::as_fd).collect();
         let mut process = Process::start(&self.config.command, self.group.as_ref(), hello, &descriptors)
             .map_err(|e| chain(&e))?;
         match self.provision_p4vm(&mut process) {
@@ -309,7 +313,7 @@ impl SupervisorThread {
     fn provision_p4vm(&mut self, process: &mut Process) -> Result<(), ClientError> {
         // A log has one writer: with placement `inline` that is a switch.
         let pages = (!self.config.inline).then_some(self.pages.as_slice());
-        provision::set_vms(process, &self.config, pages)?;
+        provision::set_vms(process, &self.config, &mut self.keys, pages)?;
         provision::expect_programs(process, &self.config)?;
         self.epochs.settle();
         for v in 0..self.programs.len() {
@@ -364,13 +368,12 @@ impl SupervisorThread {
         let Some(process) = &mut self.process else { return };
         match process.call(Request::Status, &[], ANSWER_TIMEOUT) {
             Ok(Reply::Status(status)) => {
-                let problem =
-                    self.switches.update(&self.config, &mut self.epochs, &self.pages, &self.programs);
-                let inline = self.switches.status(&self.config);
-                let mut report = self.report();
-                report.inline = problem;
+                let problem = self.update_switches();
                 // The status of interest is that of the slot where programs judge packets.
-                report.p4vm = Some(inline.unwrap_or(*status));
+                let status = self.switches.status(&self.config).unwrap_or(*status);
+                let keys = self.observe_keys(&status);
+                let mut report = self.report();
+                (report.inline, report.keys, report.p4vm) = (problem, keys, Some(status));
             }
             Ok(_) => self.replace("it sent an answer of the wrong kind", Duration::ZERO),
             Err(e) => self.replace(&e.to_string(), Duration::ZERO),
@@ -379,6 +382,12 @@ impl SupervisorThread {
         if self.started.elapsed() > STABLE {
             self.pause = FIRST_PAUSE;
         }
+    }
+
+    /// Provisions new switches with placement `inline`. Returns an error or a note, if there is one.
+    fn update_switches(&mut self) -> Option<String> {
+        let Self { config, epochs, keys, pages, programs, .. } = self;
+        self.switches.update(config, (epochs, keys), pages, programs)
     }
 
     /// Ends the P4 VM; the next round starts another. Until then the tenant's policy applies to its packets.

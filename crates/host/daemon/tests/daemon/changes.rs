@@ -16,7 +16,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_refused_program_undoes_the_whole_change", a_refused_program_undoes_the_whole_change),
     ("settings_change_without_a_new_p4_vm", settings_change_without_a_new_p4_vm),
     ("only_the_changed_tenants_p4_vm_is_restarted", only_the_changed_tenants_p4_vm_is_restarted),
-    ("a_new_key_reaches_the_p4_vm", a_new_key_reaches_the_p4_vm),
     ("what_needs_a_restart_changes_nothing", what_needs_a_restart_changes_nothing),
     ("a_dry_run_reports_and_changes_nothing", a_dry_run_reports_and_changes_nothing),
     ("pages_move_to_other_paths", pages_move_to_other_paths),
@@ -224,24 +223,6 @@ fn only_the_changed_tenants_p4_vm_is_restarted() {
     let passed = attachment.tally(1).passed;
     wait_for("bob's packets", || attachment.tally(1).passed > passed);
     alice_is_untouched(&daemon, &attachment, alice);
-}
-
-fn a_new_key_reaches_the_p4_vm() {
-    let fixture = Fixture::new("rekeyed");
-    let text = fixture.text("drop");
-    let (daemon, _attachment) = start(&fixture, &text);
-    let before = tenant(&daemon, "bob").unwrap().pid;
-    assert!(!apply(&daemon, &fixture, &text).contains("restarted"));
-    std::fs::remove_file(fixture.at("bob.key")).unwrap();
-    p4shield_seal::TenantKey::generate(&fixture.at("bob.key")).unwrap();
-    let report = apply(&daemon, &fixture, &text);
-    assert!(report.contains("tenant bob: the P4 VM is restarted"), "{report}");
-    wait_for("a P4 VM with the key", || {
-        tenant(&daemon, "bob").unwrap().pid.is_some_and(|p| Some(p) != before)
-    });
-    std::fs::write(fixture.at("bob.key"), "short").unwrap();
-    let error = refuse(&daemon, &fixture, &text);
-    assert!(error.contains("bob.key"), "{error}");
 }
 
 fn what_needs_a_restart_changes_nothing() {

@@ -15,6 +15,7 @@ mod durable;
 mod epochs;
 mod fixture;
 mod inspect;
+mod keys;
 mod operations;
 mod switches;
 mod tenant_socket;
@@ -33,6 +34,7 @@ const TESTS: &[&[Test]] = &[
     durable::TESTS,
     absent::TESTS,
     inspect::TESTS,
+    keys::TESTS,
     attacks::TESTS,
     epochs::TESTS,
     wires::TESTS,

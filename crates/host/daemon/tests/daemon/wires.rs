@@ -23,14 +23,14 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// A cloud of namespaces with a daemon in it.
-struct Cloud {
+pub(crate) struct Cloud {
     client: NetNs,
-    vms: [NetNs; 2],
+    pub(crate) vms: [NetNs; 2],
     host: NetNs,
     daemon: Guarded,
     /// Receives the daemon's notifications for systemd.
     notified: UnixDatagram,
-    fixture: Fixture,
+    pub(crate) fixture: Fixture,
     _switch: Switch,
 }
 
@@ -39,8 +39,8 @@ impl Cloud {
         Self::with(|text| text)
     }
 
-    /// Creates a cloud whose configuration is changed.
-    fn with(change: impl Fn(String) -> String) -> Self {
+    /// Starts a cloud with a changed configuration.
+    pub(crate) fn with(change: impl FnOnce(String) -> String) -> Self {
         let (host, client) = (NetNs::create("rt-host").unwrap(), NetNs::create("rt-client").unwrap());
         let vms = [NetNs::create("rt-alice").unwrap(), NetNs::create("rt-bob").unwrap()];
         let switch = Switch::bridge(&host).unwrap();
@@ -80,7 +80,7 @@ impl Cloud {
         String::from_utf8_lossy(&text[..n]).into_owned()
     }
 
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         api::status(&self.fixture.at("daemon.sock")).unwrap()
     }
 
@@ -98,7 +98,7 @@ fn daemon(host: &NetNs, fixture: &Fixture) -> Guarded {
 }
 
 /// Datagrams from the client to a VM, one every two milliseconds, until stopped.
-struct Flow {
+pub(crate) struct Flow {
     sent: Arc<AtomicU64>,
     arrived: Arc<AtomicU64>,
     ending: Arc<AtomicBool>,
@@ -106,7 +106,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn start(cloud: &Cloud, n: usize) -> Self {
+    pub(crate) fn start(cloud: &Cloud, n: usize) -> Self {
         let receiver = cloud.vms[n].inside(|| UdpSocket::bind(("0.0.0.0", 7)).unwrap());
         let sender = cloud.client.inside(|| UdpSocket::bind(("0.0.0.0", 0)).unwrap());
         sender.connect(("10.0.0.".to_owned() + &(n + 1).to_string(), 7)).unwrap();
@@ -117,8 +117,8 @@ impl Flow {
             (Arc::clone(&sent), Arc::clone(&arrived), Arc::clone(&ending), Arc::clone(&ending));
         let send = std::thread::spawn(move || {
             while !e.load(Ordering::Acquire) {
-                sender.send(b"x").unwrap();
-                s.fetch_add(1, Ordering::AcqRel);
+                let n = s.fetch_add(1, Ordering::AcqRel);
+                sender.send(&n.to_le_bytes()).unwrap();
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
@@ -139,13 +139,13 @@ impl Flow {
         flow
     }
 
-    fn goes_on(&self, packets: u64) {
+    pub(crate) fn goes_on(&self, packets: u64) {
         let before = self.arrived.load(Ordering::Acquire);
         wait_for("datagrams", || self.arrived.load(Ordering::Acquire) >= before + packets);
     }
 
     /// Ends the flow. Returns the number of datagrams sent and received.
-    fn stop(mut self) -> (u64, u64) {
+    pub(crate) fn stop(mut self) -> (u64, u64) {
         self.ending.store(true, Ordering::Release);
         self.threads.drain(..).for_each(|t| t.join().unwrap());
         (self.sent.load(Ordering::Acquire), self.arrived.load(Ordering::Acquire))

@@ -1,0 +1,117 @@
+//! Rotation of a tenant's key while its P4 VM runs: by a command, or because a key file has a new key.
+
+use super::keys::KeysToSend;
+use super::process::{ANSWER_TIMEOUT, is_recoverable};
+use super::provision::{self, ProgramHost, ProgramRequest};
+use super::thread::SupervisorThread;
+use super::{Command, Supervisor};
+use crate::rotation::KeyRotation;
+use crate::text::chain;
+use p4shield_control::{ClientError, Request};
+use p4shield_seal::TenantKey;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// A rotation that a command asks for.
+pub(crate) struct RotationOrder {
+    /// The key file.
+    pub(crate) path: PathBuf,
+    /// The new key; none: the supervisor makes one.
+    pub(crate) new: Option<TenantKey>,
+    pub(crate) window: Duration,
+}
+
+/// What `status` shows of a VM's keys beside what its P4 VM reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyReport {
+    /// End of the running window, in seconds since 1970.
+    pub(crate) until: Option<u64>,
+    /// The window has ended, and the agent has not used the new key.
+    pub(crate) is_overdue: bool,
+}
+
+impl Supervisor {
+    /// Rotates a key, and waits until the P4 VM has the new one.
+    pub(crate) fn rotate(&self, order: RotationOrder) -> Result<KeyRotation, String> {
+        let (answer, result) = channel();
+        self.send(Command::Rotate { order: Box::new(order), answer });
+        let gone = "the supervisor of this tenant's P4 VM has ended; restart the daemon";
+        result.recv().unwrap_or_else(|_| Err(gone.to_owned()))
+    }
+}
+
+impl SupervisorThread {
+    /// Rotates the key of a file.
+    pub(super) fn rotate(&mut self, order: RotationOrder) -> Result<KeyRotation, String> {
+        let RotationOrder { path, new, window } = order;
+        let new = new.map_or_else(|| TenantKey::random(&path), Ok).map_err(|e| chain(&e))?;
+        let key = new.id();
+        let (previous, until) = self.keys.rotate(&path, new, window)?;
+        let tenant = &self.config.tenant;
+        let has_file = |vm: &crate::config::Vm| tenant.key_file_of(vm) == Some(&*path);
+        let vms = tenant.numbered_vms().filter(|(_, vm)| has_file(vm)).map(|(_, vm)| vm.name.clone());
+        let rotation = KeyRotation {
+            tenant: tenant.name.clone(),
+            vms: vms.collect(),
+            key: key.to_string(),
+            previous: previous.to_string(),
+            until,
+            key_file: path,
+        };
+        tracing::info!(
+            tenant = rotation.tenant,
+            key = rotation.key,
+            previous = rotation.previous,
+            "the key in {} rotates",
+            rotation.key_file.display()
+        );
+        self.give_keys();
+        self.check();
+        Ok(rotation)
+    }
+
+    /// Gives each VM whose key has changed its new one. A P4 VM that fails is replaced; the next one gets both
+    /// keys, as one does that does not run now.
+    pub(super) fn give_keys(&mut self) {
+        if let Err(e) = self.try_give_keys() {
+            self.replace(&e.to_string(), Duration::ZERO);
+        }
+        self.keys.settle();
+    }
+
+    fn try_give_keys(&mut self) -> Result<(), ClientError> {
+        for v in self.keys.due(&self.config.tenant) {
+            let window = self.keys.window(&self.config.tenant, v);
+            let Some(KeysToSend { current, .. }) = self.keys.of(&self.config.tenant, v) else { continue };
+            let memory = provision::memory(current.expose()).map_err(|e| ClientError::Failed(chain(&e)))?;
+            let request = Request::SetKeys { vm: v as u16, window_ms: provision::millis(window) };
+            let given = match &mut self.process {
+                _ if self.config.inline => self.switches.set_keys(&self.config, request, memory.as_fd()),
+                Some(process) => {
+                    let descriptors = &[memory.as_fd()];
+                    let request =
+                        ProgramRequest { request, approved: None, descriptors, timeout: ANSWER_TIMEOUT };
+                    process.request(request).map(drop)
+                }
+                None => return Ok(()),
+            };
+            match given {
+                // A VM without pages has no keys.
+                Err(e) if !is_recoverable(&e) => return Err(e),
+                _ => self.keys.gave(&self.config.tenant, v),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what the P4 VM reports of its keys.
+    pub(super) fn observe_keys(&mut self, status: &p4shield_control::Status) -> Vec<KeyReport> {
+        let tenant = &self.config.tenant;
+        self.keys.observe(tenant, status);
+        let report =
+            |v| KeyReport { until: self.keys.until(tenant, v), is_overdue: self.keys.is_overdue(tenant, v) };
+        (0..tenant.vms.len()).map(report).collect()
+    }
+}

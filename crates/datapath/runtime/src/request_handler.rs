@@ -9,7 +9,7 @@ use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
 use crate::vm_keys;
-use crate::worker::{KeyChange, NewKeys, ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
+use crate::worker::{KeyChange, ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
@@ -200,7 +200,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let until_ns = vm_keys::until(window_ms);
         let identity = Identity { tenant: &self.settings.name, vm: &known.name };
         let change = if known.key.replace(key.id()) == Some(key.id()) {
-            KeyChange { vm, new: NewKeys::Same, until_ns }
+            KeyChange::shorter_window(vm, until_ns)
         } else {
             KeyChange::rotation(vm, &key, &identity, until_ns)
         };

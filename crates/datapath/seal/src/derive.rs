@@ -71,10 +71,13 @@ impl PurposeKey {
     }
 }
 
-/// Returns the number of a key. No key of a purpose is derived with the same byte string.
-pub(crate) fn key_id(key: &TenantKey) -> KeyId {
-    let id = expand(key.expose(), b"p4shield key id");
-    KeyId(*id.first_chunk().expect("32 bytes hold 8"))
+impl TenantKey {
+    /// Returns the number of this key. No key of a purpose is derived with the same byte string.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        let id = expand(self.expose(), b"p4shield key id");
+        KeyId(*id.first_chunk().expect("32 bytes hold 8"))
+    }
 }
 
 fn expand(ikm: &[u8; KEY_SIZE], info: &[u8]) -> Zeroizing<[u8; KEY_SIZE]> {

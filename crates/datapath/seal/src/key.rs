@@ -136,12 +136,6 @@ impl TenantKey {
         Self { bytes: self.bytes }
     }
 
-    /// Returns the number of this key.
-    #[must_use]
-    pub fn id(&self) -> KeyId {
-        crate::derive::key_id(self)
-    }
-
     /// Creates a random key.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl RecordCipher {
         self.current = (epoch, cipher(&self.key, epoch));
     }
 
-    /// Overwrites the keys; nothing opens any more. Frees nothing, so that a thread may call it that must not.
+    /// Overwrites the keys; nothing opens any more. Frees nothing, as a thread on the packet path must not.
     pub(crate) fn wipe(&mut self) {
         self.key.wipe();
         self.current = (0, Aes256Gcm::new(&[0; 32].into()));

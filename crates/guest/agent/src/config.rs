@@ -23,7 +23,7 @@ pub struct VmConfig {
     pub tenant: String,
     /// The user VM's name.
     pub name: String,
-    /// File with the VM's key, of mode 0600. It may be replaced at any time: the new key is used from then on.
+    /// File with the VM's key, of mode 0600. It may be replaced at any time.
     pub key: PathBuf,
 }
 

@@ -412,7 +412,8 @@ fn pages_and_keys_belong_to_one_vm_or_tenant() {
 #[test]
 fn a_vms_own_key_replaces_its_tenants() {
     let text = MINIMAL.replace("[[tenant.vm]]", "key_file = \"a.key\"\nkey_window = \"2h\"\n[[tenant.vm]]")
-        + "info_page = \"i\"\n[[tenant.vm]]\nname = \"own\"\naddresses = [\"10.9.0.3\"]\nkey_file = \"own.key\"\n";
+        + "info_page = \"i\"\n[[tenant.vm]]\nname = \"own\"\naddresses = [\"10.9.0.3\"]\n"
+        + "key_file = \"own.key\"\n";
     let config = parse(&text).unwrap();
     let tenant = &config.tenants[0];
     let file = |vm: usize| tenant.key_file_of(&tenant.vms[vm]).unwrap().file_name().unwrap().to_owned();

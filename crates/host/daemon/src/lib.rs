@@ -52,6 +52,7 @@ mod programs;
 mod refusal;
 mod reload;
 mod reload_report;
+mod rotate_key;
 mod rotation;
 mod state;
 pub mod status;

@@ -63,7 +63,7 @@ fn orders() -> Vec<DaemonMessage> {
                 name: "web".into(),
                 info: true,
                 log: false,
-                keys: KeysSent::default(),
+                keys: p4shield_control::KeysSent::default(),
             },
         },
     ]

@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// Time between the P4 VM's log records, milliseconds
     #[arg(long, value_name = "MS")]
     log_interval_ms: Option<u64>,
+    /// Time after a replacement of the key file in which the log may have the previous key: the tenant's
+    /// `key_window`, milliseconds; 600000 if not given
+    #[arg(long, value_name = "MS")]
+    key_window_ms: Option<u64>,
     /// Longest time that the mediator may hold a packet (the tenant's deadline), milliseconds
     #[arg(long, value_name = "MS")]
     hold_ms: Option<u64>,
@@ -109,6 +113,7 @@ impl Args {
             AuditConfig::new(self.identity.into(), self.log_page, self.interface, self.addresses);
         config.counters_only = self.counters_only;
         config.log_interval_ms = self.log_interval_ms.unwrap_or(config.log_interval_ms);
+        config.key_window_ms = self.key_window_ms.unwrap_or(config.key_window_ms);
         config.hold_ms = self.hold_ms.unwrap_or(config.hold_ms);
         let only = |other| self.only.as_deref() != Some(other);
         (config.ingress, config.egress) = (only("egress"), only("ingress"));

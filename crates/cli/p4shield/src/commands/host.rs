@@ -8,14 +8,14 @@ use clap::Subcommand;
 use p4shield_control::MAX_OBJECTS;
 use p4shield_daemon::api::{Answer, Command as Request, ObjectBytes};
 use p4shield_daemon::config::{Config, ConfigError};
-use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
+use p4shield_daemon::status::{DirectionStatus, IngressRule, KeyStatus, State, Status};
 use p4shield_daemon::view::What;
 use p4shield_daemon::{ProgramSource, SwitchStatus, api};
 
 use p4shield_console::{Exit, Refused, output};
 
 use super::program_state::Show;
-use super::{history, verify};
+use super::{history, key, verify};
 
 /// Run the host daemon
 ///
@@ -50,10 +50,10 @@ pub(crate) struct Run {
 
 /// The daemon's socket.
 #[derive(Debug, clap::Args)]
-struct Socket {
+pub(super) struct Socket {
     /// The daemon's socket: `daemon.socket` of the configuration
     #[arg(long, value_name = "PATH", default_value = "/run/p4shield/p4shield.sock")]
-    socket: PathBuf,
+    pub(super) socket: PathBuf,
 }
 
 /// Show the status of the daemon and its P4 VMs
@@ -374,6 +374,7 @@ fn show(s: &Status) {
                     IngressRule::Arrival => "by address, where packets arrive",
                 }
             ));
+            vm.keys.iter().for_each(show_keys);
             show_direction("ingress", &vm.ingress);
             show_direction("egress", &vm.egress);
         }
@@ -384,6 +385,21 @@ fn show(s: &Status) {
     for advice in &s.advice {
         output::line(format_args!("\n! {advice}"));
     }
+}
+
+/// Shows a VM's key, and its rotation while one goes on.
+fn show_keys(keys: &KeyStatus) {
+    let word = |follows| if follows { "follows" } else { "has the previous one" };
+    let Some(until) = keys.window_until else {
+        return output::line(format_args!("    key {}", keys.key));
+    };
+    output::line(format_args!(
+        "    key {} rotates, both accepted for {} s more: agent {}, log {}",
+        keys.key,
+        key::left(until),
+        word(keys.agent_follows),
+        word(keys.log_follows)
+    ));
 }
 
 fn show_switch(s: &SwitchStatus) {

@@ -12,7 +12,7 @@ pub(super) struct Identity {
     /// This VM's name
     #[arg(long)]
     vm: String,
-    /// The tenant's key, a file of mode 0600 (see `p4shield keygen`)
+    /// This VM's key, a file of mode 0600 (see `p4shield key`); it may be replaced at any time
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
 }

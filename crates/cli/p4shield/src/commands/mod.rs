@@ -10,6 +10,7 @@ mod explain;
 mod history;
 mod host;
 mod identity;
+mod key;
 mod keygen;
 mod p4vm;
 mod program_state;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Test(test::Test),
     Conformance(conformance::Conformance),
     Keygen(keygen::Args),
+    Key(key::Args),
     Verify(verify::Args),
     #[command(hide = true)]
     VerifyChild(verify::Child),
@@ -62,6 +64,7 @@ impl Command {
             Self::Test(a) => a.run(),
             Self::Conformance(a) => a.run(),
             Self::Keygen(a) => a.run(),
+            Self::Key(a) => a.run(),
             Self::Verify(a) => a.run(),
             Self::VerifyChild(a) => a.run(),
             Self::Run(a) => a.run(),

@@ -8,7 +8,7 @@
 //! a host that restarts the P4 VM can begin another; the auditor measures its own window.
 
 use super::audit::Audit;
-use super::vm::VmError;
+use super::vm_error::VmError;
 use p4shield_abi::log_page::LogRecord;
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageWriter, SharedMemory};
@@ -21,17 +21,17 @@ pub(crate) const SETTLING_NS: u64 = 3_000_000_000;
 /// A change of a user VM's keys.
 pub struct KeyChange {
     pub(crate) vm: u16,
-    pub(crate) new: NewKeys,
+    /// The new key, derived, and afterwards what it replaced, wiped; none: the VM has the current key,
+    /// and only the window changes.
+    new: Option<DerivedKeys>,
     /// Reading of the steady clock at which the previous key ends.
-    pub(crate) until_ns: u64,
+    until_ns: u64,
 }
 
-/// The keys of a [`KeyChange`].
-pub(crate) enum NewKeys {
-    /// The VM has the current key already: only the window changes.
-    Same,
-    /// Another key, derived; afterwards what it replaced, wiped.
-    Derived { info: Option<InfoKey>, log: Option<Box<LogKey>> },
+/// The derived keys of a [`KeyChange`].
+struct DerivedKeys {
+    info: Option<InfoKey>,
+    log: Option<Box<LogKey>>,
 }
 
 impl KeyChange {
@@ -39,7 +39,12 @@ impl KeyChange {
     pub(crate) fn rotation(vm: u16, key: &TenantKey, identity: &Identity<'_>, until_ns: u64) -> Self {
         let info = Some(InfoKey::new(key, identity));
         let log = Some(Box::new(LogKey::new(key, identity)));
-        Self { vm, new: NewKeys::Derived { info, log }, until_ns }
+        Self { vm, new: Some(DerivedKeys { info, log }), until_ns }
+    }
+
+    /// Shortens the window of a VM's rotation.
+    pub(crate) const fn shorter_window(vm: u16, until_ns: u64) -> Self {
+        Self { vm, new: None, until_ns }
     }
 }
 
@@ -129,11 +134,11 @@ impl LogPage {
 pub(super) fn change(info: Option<&mut InfoOpener>, log: Option<&mut LogPage>, change: &mut KeyChange) {
     let until_ns = change.until_ns;
     match &mut change.new {
-        NewKeys::Same => {
+        None => {
             info.into_iter().for_each(|info| info.shorten_window(until_ns));
             log.into_iter().for_each(|log| log.shorten_window(until_ns));
         }
-        NewKeys::Derived { info: info_key, log: log_key } => {
+        Some(DerivedKeys { info: info_key, log: log_key }) => {
             info.into_iter().for_each(|info| info.rotate(info_key, until_ns));
             if let (Some(log), Some(key)) = (log, log_key.take()) {
                 *log_key = log.rotate(key, until_ns);

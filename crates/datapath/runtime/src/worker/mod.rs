@@ -28,12 +28,12 @@ mod tenant_programs;
 mod tests;
 mod verdict;
 mod vm;
+mod vm_error;
 
 pub use crate::program::{LoadedProgram, MapReading, NotRead};
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
 pub use keys::KeyChange;
-pub(crate) use keys::NewKeys;
 pub use mailbox::{WorkerHandle, mailbox};
 pub(crate) use runner::ProgramRunner;
 pub use serve::ServedChannel;

@@ -3,15 +3,16 @@
 use super::audit::Audit;
 use super::keys::{self, KeyChange, LogPage};
 use super::steady_ns;
+use super::vm_error::VmError;
 use crate::program::LoadedProgram;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{DirectionTotals, InfoTotals, LogRecord};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::VmInfo;
-use p4shield_channel::{ChannelError, PageReader, SharedMemory};
+use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_control::{DirectionStatus, VmStatus};
-use p4shield_seal::{AgeLimit, EpochError, Identity, InfoOpener, KeyRing, Now, SEALED_INFO_SIZE};
+use p4shield_seal::{AgeLimit, Identity, InfoOpener, KeyRing, Now, SEALED_INFO_SIZE};
 
 /// A user VM.
 pub struct Vm {
@@ -96,27 +97,6 @@ impl DirectionState {
     pub(super) fn undecided(&mut self) {
         self.tally.undecided += 1;
     }
-}
-
-/// Why a VM's pages cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum VmError {
-    /// A page has the wrong size or contents.
-    #[error("invalid {which} page")]
-    Page {
-        /// `info` or `log`.
-        which: &'static str,
-        /// The cause.
-        #[source]
-        source: ChannelError,
-    },
-    /// Pages are sealed, but there is no key.
-    #[error("a VM with an info page or a log page needs a key")]
-    NoKey,
-    /// No epoch for the log can be chosen.
-    #[error("cannot start the log")]
-    Epoch(#[from] EpochError),
 }
 
 impl Vm {

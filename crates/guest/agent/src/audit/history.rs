@@ -6,6 +6,27 @@ pub const HISTORY: usize = 1 << 16;
 /// The histories of one direction: one of each key with which packets are digested at once.
 pub type Histories = [History; 2];
 
+/// Packets before a compared record that are kept while they have two digests.
+pub(super) const ROTATION_OVERLAP: u64 = 1 << 16;
+
+/// How a record follows the previous one under another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rekeyed {
+    /// No record is missing in between: the interval has the new key.
+    Exactly,
+    /// Records are missing: the interval may have both keys.
+    Somewhere,
+}
+
+/// Returns the histories of both keys, that of key number `current` first.
+pub(super) const fn in_order(histories: Option<&Histories>, current: usize) -> [Option<&History>; 2] {
+    match (histories, current) {
+        (Some([first, second]), 0) => [Some(first), Some(second)],
+        (Some([first, second]), _) => [Some(second), Some(first)],
+        (None, _) => [None, None],
+    }
+}
+
 /// The running digest of one direction after each recent packet. The engine requests it for "the first n
 /// packets", as a P4 VM's record states them.
 #[derive(Clone)]

@@ -6,10 +6,9 @@ use p4shield_abi::Direction;
 use p4shield_abi::sketch::Sketch;
 
 use super::finding::Notice;
-use super::history::{Histories, History};
+use super::history::{Histories, History, ROTATION_OVERLAP, Rekeyed, in_order};
 use super::ledger::Ledger;
 use super::peel::differences;
-use super::rekey::{ROTATION_OVERLAP, Rekeyed, in_order};
 use super::{Counts, DirectionStatus, Limits, Report};
 
 /// Most records that wait for packets in flight.

@@ -83,10 +83,9 @@ use serde::Serialize;
 use counts::{CountAudit, Totals};
 use expect::{Expectations, ProgramWatch};
 use finding::{Finding, Notice};
-use history::{Histories, History};
+use history::{Histories, Rekeyed};
 use items::{ItemAudit, Record};
 use logwatch::LogWatch;
-use rekey::Rekeyed;
 
 /// Default of [`Limits::max_loss_ppm`]: one percent.
 pub const MAX_LOSS_PPM: u32 = 10_000;
@@ -257,7 +256,7 @@ impl Audit {
             self.log.inconsistent(now.mono_ns);
             self.restart_comparison();
         }
-        let rekeyed = opened.is_rekeyed.then(|| match opened.continuity {
+        let rekeyed = opened.is_rekeyed.then_some(match opened.continuity {
             Continuity::Next => Rekeyed::Exactly,
             _ => Rekeyed::Somewhere,
         });

@@ -5,29 +5,8 @@
 //! other digests between two records; packets on which the sides differ at that moment keep their place:
 //! each packet of the interface is known by both digests.
 
-use super::history::Histories;
+use super::history::Rekeyed;
 use super::items::{ItemAudit, Pending};
-
-/// Packets before a compared record that are kept while they have two digests.
-pub(super) const ROTATION_OVERLAP: u64 = 1 << 16;
-
-/// How a record follows the previous one under another key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rekeyed {
-    /// No record is missing in between: the interval has the new key.
-    Exactly,
-    /// Records are missing: the interval may have both keys.
-    Somewhere,
-}
-
-/// Returns the histories of both keys, that of key number `current` first.
-pub(super) const fn in_order(histories: Option<&Histories>, current: usize) -> [Option<&super::History>; 2] {
-    match (histories, current) {
-        (Some([first, second]), 0) => [Some(first), Some(second)],
-        (Some([first, second]), _) => [Some(second), Some(first)],
-        (None, _) => [None, None],
-    }
-}
 
 impl ItemAudit {
     /// If the oldest waiting record is under another key, compares with that key's digests from now on.

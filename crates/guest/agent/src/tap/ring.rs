@@ -43,8 +43,8 @@ impl Ring {
     /// Returns entry `i` modulo [`HISTORY`] of the history of a direction and key `key` modulo [`KEYS`].
     pub(super) fn load(&self, direction: Direction, key: usize, i: usize) -> u64 {
         let at = (direction as usize * KEYS + key % KEYS) * HISTORY + i % HISTORY;
-        // SAFETY: `at` is below HISTORIES * HISTORY, so the word is inside the mapping, which is page-aligned and
-        // lives as long as `self`. The kernel writes whole words only.
+        // SAFETY: `at` is below HISTORIES * HISTORY, so the word is inside the mapping, which is page-aligned
+        // and lives as long as `self`. The kernel writes whole words only.
         let word = unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() };
         word.load(Ordering::Relaxed)
     }

@@ -72,8 +72,8 @@ impl SupervisorThread {
         Ok(rotation)
     }
 
-    /// Gives each VM whose key has changed its new one. A P4 VM that fails is replaced; the next one gets both
-    /// keys, as one does that does not run now.
+    /// Gives each VM whose key has changed its new one. A P4 VM that fails is replaced; the next one gets
+    /// both keys.
     pub(super) fn give_keys(&mut self) {
         if let Err(e) = self.try_give_keys() {
             self.replace(&e.to_string(), Duration::ZERO);

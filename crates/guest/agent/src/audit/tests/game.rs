@@ -18,8 +18,8 @@ const MS: u64 = 1_000_000;
 const INTERVAL: u64 = 20;
 const POLL: u64 = 5;
 const DELAY: u64 = 2;
-/// Milliseconds from a new key file to the agent's first snapshot, and from a rekeyed log to the end of the old
-/// key's digests.
+/// Milliseconds from a new key file to the agent's first snapshot, and from a rekeyed log to the end of the
+/// old key's digests.
 const SETTLING: u64 = 30;
 const BOTH_KEYS: u64 = 500;
 const WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };

@@ -67,6 +67,27 @@ fn every_packet_is_compared_while_keys_rotate() {
 }
 
 #[test]
+fn an_interface_that_is_replugged_while_a_key_rotates_is_compared() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|_| {});
+    let (summary, _) = world.audit(|| {
+        world.traffic(200);
+        let new = replace_key(&world);
+        world.replug();
+        world.traffic(200);
+        world.middle.and_wait(|o| o.rotate = Some(new), |o| o.rotate.is_none());
+        world.traffic(400);
+    });
+    let (findings, _) = apart_from_lateness(&summary);
+    let expected = |f: &Finding| matches!(f, Finding::Replugged | Finding::Unseen { .. });
+    assert!(findings.iter().all(expected), "{findings:?}");
+    let ingress = summary.standing.ingress.unwrap();
+    assert_eq!((ingress.interface.packets, ingress.verified, ingress.uncompared), (800, 800, 0));
+}
+
+#[test]
 fn a_swap_while_a_key_rotates_is_found() {
     if !usable() {
         return;

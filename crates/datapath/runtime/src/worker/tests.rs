@@ -112,6 +112,25 @@ fn nothing_is_allocated() {
     );
 }
 
+/// Also while the key rotates: the control thread derives and frees.
+#[test]
+fn a_rotation_allocates_nothing_in_the_worker() {
+    let mut setup = setup();
+    let mut changes = [7, 8].map(|key| {
+        // The window is over: the log follows with its next record.
+        KeyChange::rotation(0, &TenantKey::from_bytes([key; 32]), &IDENTITY, 0)
+    });
+    let before = allocations();
+    for change in &mut changes {
+        setup.worker.programs.change_keys(change).unwrap();
+        assert_eq!(judge(&mut setup), ALL);
+    }
+    assert_eq!(allocations(), before);
+    let keys = setup.worker.programs.vms[0].as_ref().unwrap().status().keys.unwrap();
+    assert_eq!(keys.current, TenantKey::from_bytes([8; 32]).id().0);
+    assert!(keys.log_follows && keys.previous_ms.is_none(), "{keys:?}");
+}
+
 #[test]
 fn a_delayed_worker_judges_the_same_but_slower() {
     const DELAY: Duration = Duration::from_micros(20);

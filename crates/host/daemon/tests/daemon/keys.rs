@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::fixture::{Fixture, wait_for};
 use crate::operations::start;
+use crate::switches;
 use crate::wires::{Cloud, Flow};
 use p4shield_abi::info::Snapshot;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
@@ -29,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_window_that_ends_before_the_agent_follows_is_a_problem", an_agent_that_stays_behind),
     ("a_second_rotation_waits_or_ends_both_keys", a_second_rotation_waits),
     ("vms_with_keys_of_their_own_rotate_alone", vms_with_keys_of_their_own),
+    ("a_rotation_goes_on_in_an_adopted_p4_vm", a_rotation_is_adopted),
     ("a_key_rotates_under_traffic_and_the_auditor_finds_nothing", a_key_rotates_under_traffic),
 ];
 
@@ -306,6 +308,51 @@ fn vms_with_keys_of_their_own() {
     agent.sealer.rotate(&load(&fixture), &DB);
     agent.is_known(&daemon);
     assert_eq!(pid(&daemon), p4vm);
+}
+
+fn a_rotation_is_adopted() {
+    let fixture = Fixture::new("adopts");
+    fixture.config(&switches::text(&fixture));
+    let daemon = switches::Daemon::start(&fixture);
+    let tenant = || switches::status(&fixture).tenants.remove(1);
+    let mut agent = Agent::new(&fixture, &load(&fixture));
+    let known = |agent: &mut Agent| {
+        let before = tenant().vms[0].info.accepted;
+        wait_for("the agent's information", || {
+            agent.publish();
+            tenant().vms[0].info.accepted > before + 1
+        });
+    };
+    known(&mut agent);
+    let p4vm = tenant().pid;
+    rotate(&fixture, 600_000).unwrap();
+    let new = load(&fixture);
+    daemon.kill();
+    let daemon = switches::Daemon::start(&fixture);
+    assert_eq!(tenant().pid, p4vm, "the next daemon adopts the P4 VM");
+    known(&mut agent);
+    let keys = || tenant().vms[0].keys.clone().unwrap();
+    let now = Now::read().real_ns / 1_000_000_000;
+    let until = keys().window_until;
+    assert!(until.is_some_and(|until| (now + 500..=now + 601).contains(&until)), "{until:?}");
+    agent.sealer.rotate(&new, &DB);
+    wait_for("the log's new key", || {
+        agent.publish();
+        keys().log_follows
+    });
+    wait_for("the end of the previous key", || !PreviousKey::path(&fixture.at("bob.key")).exists());
+    // A key file that is replaced while there is no daemon rotates at the adoption.
+    daemon.kill();
+    let newer = TenantKey::random(&fixture.at("bob.key")).unwrap();
+    newer.replace(&fixture.at("bob.key")).unwrap();
+    let _daemon = switches::Daemon::start(&fixture);
+    wait_for("the newer key", || keys().key == newer.id().to_string());
+    assert!(keys().window_until.is_some() && tenant().pid == p4vm);
+    known(&mut agent);
+    agent.sealer.rotate(&newer, &DB);
+    known(&mut agent);
+    assert!(keys().agent_follows);
+    assert_eq!(tenant().vms[0].info.forged, 0);
 }
 
 /// Everything real: wires, a P4 VM, agent and auditor in the VM, a flow of datagrams.

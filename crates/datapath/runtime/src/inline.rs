@@ -291,6 +291,27 @@ mod tests {
     }
 
     #[test]
+    fn a_vms_key_rotates_as_in_a_p4_vm() {
+        let mut programs = programs();
+        let file = |bytes: &[u8]| {
+            let fd = memfd_create("file", MemfdFlags::CLOEXEC).unwrap();
+            rustix::io::write(&fd, bytes).unwrap();
+            fd
+        };
+        let keys = KeysSent { current: true, previous_ms: None };
+        let vm = Request::SetVm { vm: 1, name: "db".into(), info: false, log: true, keys };
+        let page = file(&vec![0; p4shield_abi::log_page::LOG_PAGE_SIZE]);
+        assert_eq!(programs.handle(vm, None, vec![page, file(&[1; 32])]), Reply::Done);
+        let rotate = |vm| Request::SetKeys { vm, window_ms: 600_000 };
+        assert_eq!(programs.handle(rotate(1), None, vec![file(&[2; 32])]), Reply::Done);
+        assert!(matches!(programs.handle(rotate(0), None, vec![file(&[2; 32])]), Reply::Failed(_)));
+        let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
+        let keys = status.vms[1].keys.unwrap();
+        assert_eq!(keys.current, p4shield_seal::TenantKey::from_bytes([2; 32]).id().0);
+        assert!(!keys.log_follows && keys.previous_ms > Some(590_000), "{keys:?}");
+    }
+
+    #[test]
     fn only_what_was_verified_is_loaded() {
         let mut programs = programs();
         let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();

@@ -10,7 +10,7 @@ pub const SWAPPED: u8 = 11;
 pub const INVENTED: u8 = 12;
 /// More packets than accepted were lost after judgment.
 pub const WITHHELD: u8 = 13;
-/// The log was forged or replayed, or does not continue.
+/// The log was forged or replayed, does not continue, or is sealed with a key that has ended.
 pub const LOG_FORGED: u8 = 14;
 /// The log stopped, or is late.
 pub const LOG_STOPPED: u8 = 15;

@@ -194,9 +194,12 @@ impl Keys {
         };
         let read = tenant.key_files().map(load).collect::<Result<_, String>>()?;
         self.take(tenant, tenant, read);
-        self.given.clear();
-        self.unknown.clear();
         Ok(())
+    }
+
+    /// What runs the programs has ended, and its keys with it.
+    pub(super) fn forget_given(&mut self) {
+        self.given.clear();
     }
 
     /// Returns the keys of a VM, for what runs its programs.
@@ -291,7 +294,7 @@ impl Keys {
             let kept = PreviousKey { key: on_disk, successor: new.id(), until, window };
             kept.store(path).map_err(|e| format!("cannot keep the previous key: {}", chain(&e)))?;
         }
-        new.replace(path).map_err(|e| chain(&e))?;
+        new.replace(path).inspect_err(|_| forget(path)).map_err(|e| chain(&e))?;
         holder.rotate(path, new, window, now);
         Ok((id, holder.rotation(now).map(|r| r.until)))
     }

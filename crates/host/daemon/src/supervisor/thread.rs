@@ -295,6 +295,10 @@ impl SupervisorThread {
         self.config.attachment.detach_channels(self.config.index);
         self.forget_process();
         self.keys.refresh(&self.config.tenant)?;
+        // With placement `inline`, switches have the keys and keep them.
+        if !self.config.inline {
+            self.keys.forget_given();
+        }
         let hello = provision::hello(&self.config, self.epochs.reserve());
         let tenant = &self.config.tenant.name;
         let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {

@@ -67,7 +67,7 @@ fn every_packet_is_compared_while_keys_rotate() {
 }
 
 #[test]
-fn an_interface_that_is_replugged_while_a_key_rotates_is_compared() {
+fn a_replugged_interface_is_compared_while_a_key_rotates() {
     if !usable() {
         return;
     }

@@ -69,7 +69,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::P4vmDown,
         Self::NoChannel,
         Self::CoreShared,

@@ -4,7 +4,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help setup build build-dev demo test lint doc bench install uninstall clean
+.PHONY: help setup build build-dev demo test lint doc bench install uninstall deb clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ install: build ## Install binary, libraries, completions, man pages, documents a
 
 uninstall: ## Remove what `make install` installed
 	scripts/uninstall.sh "$(DESTDIR)"
+
+deb: build ## Build the .deb packages in target/debian (DEB=folder for another one)
+	scripts/deb.sh "$(RELEASE)" "$(or $(DEB),$(dir $(RELEASE))debian)"
 
 clean: ## Remove what was built
 	cargo clean

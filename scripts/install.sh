@@ -16,7 +16,8 @@ mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-funct
 "$binary" completions bash >"$stage/share/bash-completion/completions/p4shield"
 "$binary" completions zsh >"$stage/share/zsh/site-functions/_p4shield"
 "$binary" completions fish >"$stage/share/fish/vendor_completions.d/p4shield.fish"
-install -Dm644 packaging/systemd/p4shield.service "$stage/lib/systemd/system/p4shield.service"
+install -Dm644 -t "$stage/lib/systemd/system" packaging/systemd/*.service
+install -Dm644 packaging/systemd/agent.conf "$stage/share/p4shield/agent.conf"
 install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
 install -Dm644 examples/p4shield.toml "$stage/share/p4shield/p4shield.toml"
 install -Dm644 -t "$stage/share/p4shield/prometheus" packaging/prometheus/*.yml

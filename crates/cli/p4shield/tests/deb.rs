@@ -1,0 +1,133 @@
+//! The Debian packages: built from what cargo built for the tests, installed, upgraded, removed and purged.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use p4shield_testbed::process::find;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Returns what this machine lacks for the test.
+fn missing() -> Option<String> {
+    if let Err(why) = p4shield_testbed::usable() {
+        return Some(why);
+    }
+    let commands = ["dpkg-deb", "dpkg-shlibdeps", "dpkg-gencontrol", "unshare"];
+    if let Some(command) = commands.into_iter().find(|command| find(command).is_none()) {
+        return Some(format!("the command {command} is missing"));
+    }
+    let overlay = "mount -t tmpfs none /mnt && mkdir /mnt/u /mnt/w /mnt/r && \
+                   mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r";
+    let mounted = Command::new("unshare").args(["-m", "sh", "-c", overlay]).output();
+    mounted.is_ok_and(|o| !o.status.success()).then(|| "this container must not mount an overlay".into())
+}
+
+/// Runs a command that succeeds. Returns its standard output.
+fn output(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Builds the packages in `folder`. Returns their paths.
+fn build(folder: &Path) -> Vec<PathBuf> {
+    let built = folder.join("built");
+    std::fs::create_dir(&built).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_p4shield"), built.join("p4shield")).unwrap();
+    for library in ["dpdk", "xsk", "inline"].map(|name| format!("libp4shield_{name}.so")) {
+        let path = std::env::current_exe().unwrap().with_file_name(&library);
+        std::fs::copy(path, built.join(&library)).unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/deb.sh");
+    let mut command = Command::new(script);
+    // Compression of unoptimised code would be most of the test.
+    command.arg(&built).arg(folder.join("packages")).env("DEB_COMPRESSION", "none");
+    output(&mut command).lines().filter(|line| line.ends_with(".deb")).map(PathBuf::from).collect()
+}
+
+/// Checks that no file is in two packages.
+fn check_contents(packages: &[PathBuf]) {
+    let mut owners: BTreeMap<String, &Path> = BTreeMap::new();
+    for package in packages {
+        let listed = output(Command::new("dpkg-deb").arg("-c").arg(package));
+        for line in listed.lines().filter(|line| !line.starts_with('d')) {
+            let file = line.split_whitespace().nth(5).unwrap().to_owned();
+            assert!(line.contains(" root/root "), "{line}");
+            let other = owners.insert(file.clone(), package);
+            assert!(other.is_none(), "{file} is in {} and {}", package.display(), other.unwrap().display());
+        }
+    }
+    for file in [
+        "./usr/bin/p4shield",
+        "./usr/share/man/man1/p4shield.1.gz",
+        "./usr/share/zsh/vendor-completions/_p4shield",
+        "./usr/share/doc/p4shield/docs/reference/configuration.md",
+        "./usr/share/p4shield/prometheus/p4shield.rules.yml",
+    ] {
+        assert!(owners.contains_key(file), "{file} is in no package");
+    }
+}
+
+#[test]
+fn packages_install_upgrade_and_leave_nothing_when_purged() {
+    if let Some(why) = missing() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let folder = p4shield_testbed::leftover::folder("deb").unwrap();
+    let packages = build(folder.path());
+    assert_eq!(packages.len(), 6, "{packages:?}");
+    check_contents(&packages);
+    // The script's processes end with the first process of its PID namespace, and its mounts with them.
+    let toured = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/deb.sh"))
+        .env("FOLDER", folder.path())
+        .env("VERSION", VERSION)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&toured.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&toured.stderr).into_owned();
+    assert!(toured.status.success() && said.ends_with("the tour is over\n"), "{said}\n---\n{complained}");
+}
+
+#[test]
+fn debians_checks_find_no_error_in_the_packages() {
+    if find("lintian").is_none() {
+        p4shield_need::skip("lintian", "the package lintian is missing");
+        return;
+    }
+    let folder = p4shield_testbed::leftover::folder("lintian").unwrap();
+    let packages = build(folder.path());
+    output(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(packages));
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    if find("systemd-analyze").is_none() {
+        p4shield_need::skip("systemd-analyze", "the package systemd is missing");
+        return;
+    }
+    // The units name the installed binary, and the check wants it to exist.
+    let folder = p4shield_testbed::leftover::folder("units").unwrap();
+    let mut command = Command::new("systemd-analyze");
+    command.arg("verify").arg("--man=no");
+    for unit in ["p4shield.service", "p4shield-agent.service", "p4shield-audit@eth0.service"] {
+        let source = unit.replace("@eth0", "@");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/systemd").join(source);
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::write(
+            folder.path().join(unit),
+            text.replace("/usr/local/bin/p4shield", env!("CARGO_BIN_EXE_p4shield")),
+        )
+        .unwrap();
+        command.arg(folder.path().join(unit));
+    }
+    let checked = command.output().unwrap();
+    let complaint = String::from_utf8_lossy(&checked.stderr).into_owned();
+    let ours: Vec<_> = complaint.lines().filter(|line| line.contains("p4shield")).collect();
+    assert!(checked.status.success() && ours.is_empty(), "{complaint}");
+}

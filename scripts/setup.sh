@@ -11,6 +11,7 @@ packages=(
   openvswitch-switch-dpdk dpdk-dev libdpdk-dev    # the tests' unmodified DPDK switches (OVS, testpmd) and DPDK's headers
   qemu-system-x86 busybox-static cpio             # the tests' guests
   valgrind                                        # the library inside a switch, watched for leaks
+  jq                                              # the how-to guides' commands
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }

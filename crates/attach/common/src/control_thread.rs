@@ -109,6 +109,7 @@ impl ControlThread {
             let text = printable(&ended.to_string());
             if text != told {
                 tracing::warn!(
+                    event = "daemon_unreachable",
                     "no connection to the daemon; P4 VMs that still run go on judging, and for the others \
                      the tenants' fail policies apply until there is one: {text}"
                 );
@@ -261,7 +262,7 @@ impl ControlThread {
     /// if it is missing.
     fn check_library(&self, setup: &Setup) {
         if let (true, Err(e)) = (setup.inline, InlineLibrary::load()) {
-            tracing::error!("{e}");
+            tracing::error!(event = "inline_library_missing", "{e}");
             self.shared.registry().notice(None, Notice::Note(e.to_string()));
         }
     }

@@ -7,6 +7,7 @@
 //! are dropped.
 
 use crate::process;
+use p4shield_log::Limit;
 use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -45,6 +46,7 @@ pub fn start() {
         .with_target(false)
         .with_writer(|| Line)
         .finish()
+        .with(Limit::new())
         .with(filter(std::env::var(FILTER).ok().as_deref()));
     // An error means that the process has a subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);

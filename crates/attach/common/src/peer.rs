@@ -152,7 +152,11 @@ impl Peer {
             let timeout = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
             let ready = poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], timeout.as_ref());
             if ready == Ok(0) {
-                tracing::warn!(pid = self.pid, "a switch does not read its messages; closing its connection");
+                tracing::warn!(
+                    event = "switch_stalled",
+                    pid = self.pid,
+                    "a switch does not read its messages; closing its connection"
+                );
                 return self.disconnect();
             }
         }

@@ -29,7 +29,10 @@ pub(crate) fn watch_forks() {
         // never unloaded: the code is in the program or in a preloaded library.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         if failed != 0 {
-            tracing::warn!("out of memory for a fork handler; a forked child must not poll");
+            tracing::warn!(
+                event = "fork_handler_missing",
+                "out of memory for a fork handler; a forked child must not poll"
+            );
         }
     });
 }

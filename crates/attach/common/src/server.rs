@@ -221,7 +221,13 @@ impl ServerThread {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => match Connection::new(fd) {
                     Ok(connection) => self.admit(connection),
-                    Err(error) => tracing::warn!(%error, "a switch's connection fails"),
+                    Err(error) => {
+                        tracing::warn!(
+                            event = "switch_connection_failed",
+                            %error,
+                            "a switch's connection fails"
+                        )
+                    }
                 },
                 Err(Errno::AGAIN) => return,
                 // Most likely no descriptor is left; an immediate retry would fail, too.
@@ -241,7 +247,7 @@ impl ServerThread {
         } else {
             return self.connections.push(connection);
         };
-        tracing::warn!(pid, "a switch is refused: {why}");
+        tracing::warn!(event = "switch_refused", pid, "a switch is refused: {why}");
         let refused = encode(&DaemonMessage::Refused { why });
         // Does not wait for a refused switch.
         let _ = refused.and_then(|bytes| connection.socket.send(&bytes, &[]));
@@ -363,7 +369,12 @@ impl Connection {
     }
 
     fn end(self, why: &str, host: &dyn SwitchEvents) {
-        tracing::info!(pid = self.pid, "a switch is no longer connected: {}", printable(why));
+        tracing::info!(
+            event = "switch_disconnected",
+            pid = self.pid,
+            "a switch is no longer connected: {}",
+            printable(why)
+        );
         if let Some(peer) = &self.peer {
             peer.disconnect();
             host.event(peer, SwitchEvent::Disconnected);

@@ -65,7 +65,7 @@ fn ports() -> MutexGuard<'static, BTreeMap<u16, Port>> {
 /// A number of `errno.h` if the port cannot be mediated; the caller must not start it then.
 pub(crate) fn before_start(port: u16) -> Result<(), c_int> {
     let library = library().map_err(|refusal| {
-        tracing::error!(port, %refusal, "port not started");
+        tracing::error!(event = "port_refused", port, %refusal, "port not started");
         libc::ENOTSUP
     })?;
     register_destroy_callback(library);
@@ -109,6 +109,7 @@ fn install(library: &'static Library, number: u16, port: &mut Port, device: Devi
         if entry.callback.is_none() {
             entry.callback = Some(add(library, number, queue, entry.mediated).map_err(|()| {
                 tracing::error!(
+                    event = "port_refused",
                     port = name,
                     "not started: this DPDK was built without receive callbacks (RTE_ETHDEV_RXTX_CALLBACKS), \
                      so no program would judge its packets"
@@ -223,7 +224,17 @@ fn log_counts(port: &Port) {
 /// Logs the packet counts of a queue.
 pub(crate) fn log_queue_counts(port: &str, queue: usize, counts: QueueCounts) {
     let QueueCounts { received, returned, freed, refused } = counts;
-    tracing::info!(port, queue, received, returned, freed, refused, held = counts.held(), "stopped");
+    tracing::info!(
+        event = "port_queue_stopped",
+        port,
+        queue,
+        received,
+        returned,
+        freed,
+        refused,
+        held = counts.held(),
+        "stopped"
+    );
 }
 
 fn register_destroy_callback(library: &Library) {
@@ -240,7 +251,11 @@ fn register_destroy_callback(library: &Library) {
             )
         };
         if done != 0 {
-            tracing::warn!(error = done, "cannot detect ports that are unplugged while they run");
+            tracing::warn!(
+                event = "unplug_unseen",
+                error = done,
+                "cannot detect ports that are unplugged while they run"
+            );
         }
     });
 }

@@ -56,12 +56,17 @@ pub(crate) fn library() -> Result<&'static Library, &'static Refusal> {
             let library = Library::start();
             match &library {
                 Ok(library) => tracing::info!(
+                    event = "library_started",
                     configuration = %library.session.config().file.display(),
                     version = env!("CARGO_PKG_VERSION"),
                     "mediating every port of this process"
                 ),
                 Err(refusal) => {
-                    tracing::error!(error = refusal as &dyn std::error::Error, "no port will be started");
+                    tracing::error!(
+                        event = "library_refused",
+                        error = refusal as &dyn std::error::Error,
+                        "no port will be started"
+                    );
                 }
             }
             library
@@ -114,9 +119,9 @@ impl Library {
     /// Notifies the operator, in the log and through the daemon.
     pub(crate) fn remark(&self, port: Option<PortId>, remark: Notice) {
         match &remark {
-            Notice::Bypass(text) => tracing::warn!("bypass: {text}"),
-            Notice::Unmediated(text) => tracing::warn!("unmediated: {text}"),
-            Notice::Note(text) => tracing::info!("{text}"),
+            Notice::Bypass(text) => tracing::warn!(event = "bypass_possible", "bypass: {text}"),
+            Notice::Unmediated(text) => tracing::warn!(event = "port_unmediated", "unmediated: {text}"),
+            Notice::Note(text) => tracing::info!(event = "port_note", "{text}"),
         }
         self.session.notify(port, remark);
     }

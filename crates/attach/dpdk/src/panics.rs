@@ -27,6 +27,7 @@ fn report(doing: &'static str, payload: Box<dyn std::any::Any + Send>) {
     std::mem::forget(payload);
     let logged = catch_unwind(|| {
         tracing::error!(
+            event = "internal_error",
             doing,
             "a bug in P4 Shield; the switch goes on. Please report it with the preceding lines"
         );

@@ -60,6 +60,7 @@ pub(crate) fn refuse() -> c_int {
     crate::panics::catch_panic("refusing a secondary process", || {
         log::start();
         tracing::error!(
+            event = "secondary_process_refused",
             "a secondary DPDK process (--proc-type) was refused: no program would judge the packets that it \
              receives; let the primary process receive, or take libp4shield_dpdk.so out of this one's \
              LD_PRELOAD"

@@ -199,7 +199,7 @@ fn hot_thread(
         if engine.step(now) {
             waiter.found_work();
         } else if let Err(error) = engine.idle(&mut waiter, now) {
-            tracing::error!(%error, "the wire loop ends");
+            tracing::error!(event = "wire_loop_ended", %error, "the wire loop ends");
             return;
         }
     }

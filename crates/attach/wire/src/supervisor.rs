@@ -172,7 +172,10 @@ impl Supervisor {
         });
         self.missed |= !matches!(complete, Ok(true));
         if self.missed {
-            tracing::warn!("messages about interfaces were lost, requesting the whole list");
+            tracing::warn!(
+                event = "interface_messages_lost",
+                "messages about interfaces were lost, requesting the whole list"
+            );
             // The kernel refuses it while an earlier list is coming; `retry` repeats it.
             self.missed = self.monitor.request_all().is_err();
             self.listed = Some(BTreeSet::new());
@@ -203,7 +206,12 @@ impl Supervisor {
                 return;
             }
             if let Err(error) = self.detach(n, side, is_there) {
-                tracing::error!(interface = name, error = describe(&error), "cannot detach");
+                tracing::error!(
+                    event = "wire_detach_failed",
+                    interface = name,
+                    error = describe(&error),
+                    "cannot detach"
+                );
             }
         }
         let Some(interface) = interface else {
@@ -215,6 +223,7 @@ impl Supervisor {
             let native =
                 self.wires[n].sides[side as usize].attached.as_ref().is_some_and(|a| a.program.native());
             tracing::info!(
+                event = "wire_attached",
                 interface = name,
                 wire = self.wires[n].config.name,
                 side = side.name(),
@@ -232,7 +241,7 @@ impl Supervisor {
         if let Some(text) = &notice
             && kept.as_ref() != Some(text)
         {
-            tracing::warn!(wire = wire.config.name, side = side.name(), "{text}");
+            tracing::warn!(event = "wire_side_notice", wire = wire.config.name, side = side.name(), "{text}");
         }
         *kept = notice;
     }
@@ -330,7 +339,12 @@ impl Supervisor {
         let id = self.wires[n].id;
         let Some(attached) = self.wires[n].sides[side as usize].attached.take() else { return Ok(()) };
         self.ports -= attached.queues;
-        tracing::info!(interface = self.wires[n].config.interface(side), is_there, "detached");
+        tracing::info!(
+            event = "wire_detached",
+            interface = self.wires[n].config.interface(side),
+            is_there,
+            "detached"
+        );
         let sockets = self.engine.run(move |e| e.uninstall(id, side))?;
         // The kernel uses the frames until the sockets are closed, which may take a while.
         let ports: Vec<_> = sockets.into_iter().map(|(port, _closed)| port).collect();

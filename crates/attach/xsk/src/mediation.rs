@@ -67,6 +67,7 @@ pub(crate) fn start(
             Ok(mediation) => mediation.log_start(),
             Err(error) => {
                 tracing::error!(
+                    event = "library_refused",
                     error = error as &dyn std::error::Error,
                     "every AF_XDP socket will be refused"
                 );
@@ -91,12 +92,17 @@ impl Mediation {
         let version = env!("CARGO_PKG_VERSION");
         match &self.session {
             Some(s) => tracing::info!(
+                event = "library_started",
                 configuration = %s.config().file.display(),
                 version,
                 "mediating every AF_XDP socket of this process"
             ),
             None => {
-                tracing::warn!(version, "{MODE_VARIABLE}=relay: no packet of an AF_XDP socket is judged");
+                tracing::warn!(
+                    event = "relay_mode",
+                    version,
+                    "{MODE_VARIABLE}=relay: no packet of an AF_XDP socket is judged"
+                );
             }
         }
     }
@@ -112,6 +118,7 @@ impl Mediation {
         let allowed = self.session.as_ref().is_none_or(all_pass);
         if allowed {
             tracing::warn!(
+                event = "socket_unmediated",
                 "an AF_XDP socket is used without mediation, since every tenant's fail is \"pass\": {why}"
             );
             if let Some(session) = &self.session {
@@ -169,7 +176,7 @@ impl Mediation {
         let packets = memory.umem.packets();
         if let (Err(why), Ok(_)) = (&packets, self.umem_reader(interface)) {
             let note = format!("header copies on queue {queue} despite zero_copy = \"auto\": {why}");
-            tracing::warn!(interface, "{note}");
+            tracing::warn!(event = "header_copies", interface, "{note}");
             session.notify(Some(port), Notice::Note(note));
         }
         let Some(lane) = session.lane_in(packets.ok(), facing, port, queue) else { return Verdicts::PassAll };

@@ -66,7 +66,10 @@ pub(crate) fn mediation() -> Result<&'static Mediation, &'static StartError> {
 pub(crate) fn allows_unmediated(why: &str) -> bool {
     let allowed = mediation().is_ok_and(|m| m.allows_unmediated(why));
     if !allowed {
-        tracing::error!("an AF_XDP socket is refused, since it could not be mediated: {why}");
+        tracing::error!(
+            event = "socket_refused",
+            "an AF_XDP socket is refused, since it could not be mediated: {why}"
+        );
     }
     allowed
 }

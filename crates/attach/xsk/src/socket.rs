@@ -201,7 +201,12 @@ impl XskSocket {
             match self.create_pair(kind, entries) {
                 Ok(pair) => setup.rings[kind as usize] = Some(pair),
                 Err(error) => {
-                    tracing::error!(%error, ?kind, "cannot replace an AF_XDP ring, so its mmap fails");
+                    tracing::error!(
+                        event = "ring_refused",
+                        %error,
+                        ?kind,
+                        "cannot replace an AF_XDP ring, so its mmap fails"
+                    );
                     next_libc::fail(error.raw_os_error().unwrap_or(libc::ENOMEM));
                     return Some(libc::MAP_FAILED);
                 }
@@ -390,6 +395,13 @@ impl SocketSetup {
         let owners = frames.ledger.owner_counts(&frames.registry.view());
         let (interface, queue) = self.place.unwrap_or_default();
         let (frames, refused) = (owners.to_string(), frames.faults.to_string());
-        tracing::info!(interface, queue, frames, refused, "an AF_XDP socket is being closed");
+        tracing::info!(
+            event = "socket_closed",
+            interface,
+            queue,
+            frames,
+            refused,
+            "an AF_XDP socket is being closed"
+        );
     }
 }

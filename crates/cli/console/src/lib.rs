@@ -19,7 +19,7 @@ pub struct Options {
     /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, for example to `info,p4shield_daemon=debug`)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
-    /// Log as JSON lines
+    /// Log as JSON lines (or set P4SHIELD_LOG_FORMAT=json)
     #[arg(long, global = true)]
     log_json: bool,
 }

@@ -2,9 +2,13 @@
 
 use std::io::{IsTerminal, Write};
 
+use p4shield_log::{Format, Limit};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging to standard error. P4SHIELD_LOG sets the level, else the number of `-v`.
+/// Starts logging to standard error. P4SHIELD_LOG sets the level, else the number of `-v`;
+/// P4SHIELD_LOG_FORMAT sets the format, unless `json` does.
 pub fn logging(verbose: u8, json: bool) {
     let level = match verbose {
         0 => "warn,p4shield_daemon=info,p4shield_agent=info",
@@ -16,8 +20,17 @@ pub fn logging(verbose: u8, json: bool) {
         .with_env_filter(filter)
         .with_writer(|| LossyStderr)
         .with_ansi(coloured(&std::io::stderr()));
+    let format = Format::from_environment();
+    let json = json || format == Ok(Format::Json);
     // Fails only if a subscriber is installed already; `main` calls this once, first.
-    let _ = if json { log.json().try_init() } else { log.try_init() };
+    let _ = if json {
+        log.json().flatten_event(true).finish().with(Limit::new()).try_init()
+    } else {
+        log.finish().with(Limit::new()).try_init()
+    };
+    if let Err(why) = format {
+        note(why);
+    }
 }
 
 /// Standard error, whose reader may be gone: a process that outlives it goes on without a log.

@@ -256,6 +256,7 @@ impl<P: Packet> TenantState<P> {
     #[cold]
     pub(crate) fn detach(&mut self, fault: P4VmFault, counters: &TenantCounters) {
         tracing::warn!(
+            event = "channel_detached",
             tenant = self.name,
             fault = fault.name(),
             error = &fault as &dyn std::error::Error,

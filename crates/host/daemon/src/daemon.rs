@@ -115,7 +115,7 @@ impl Daemon {
         let adoption = Arc::new(AdoptionFolder::beside(&config.daemon.socket));
         let kept = adoption.create().and_then(|()| adoption.save_running(&config));
         if let Err(error) = kept {
-            tracing::warn!(%error, "no other daemon could adopt the P4 VMs");
+            tracing::warn!(event = "adoption_unavailable", %error, "no other daemon could adopt the P4 VMs");
         }
         let starter = Starter {
             adoption,
@@ -189,8 +189,13 @@ impl Daemon {
             change(&mut report);
             report
         }) {
-            Ok(report) => report.to_string().lines().for_each(|line| tracing::info!("reload: {line}")),
-            Err(error) => error.lines().for_each(|line| tracing::error!("reload refused: {line}")),
+            Ok(report) => report
+                .to_string()
+                .lines()
+                .for_each(|line| tracing::info!(event = "reload_applied", "reload: {line}")),
+            Err(error) => error
+                .lines()
+                .for_each(|line| tracing::error!(event = "reload_refused", "reload refused: {line}")),
         }
     }
 }

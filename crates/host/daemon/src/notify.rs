@@ -20,6 +20,6 @@ pub(crate) fn send(state: &str) {
     }
     let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &a));
     if let Err(error) = sent {
-        tracing::warn!(%error, "cannot notify systemd of {state}");
+        tracing::warn!(event = "notify_failed", %error, "cannot notify systemd of {state}");
     }
 }

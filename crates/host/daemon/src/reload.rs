@@ -253,7 +253,7 @@ impl Reload<'_> {
         }
         state.set_running(Running { config: Arc::clone(&config), supervisors });
         if let Err(error) = state.starter.adoption.save_running(&config) {
-            tracing::warn!(%error, "no other daemon could adopt the P4 VMs");
+            tracing::warn!(event = "adoption_unavailable", %error, "no other daemon could adopt the P4 VMs");
         }
         started.iter().for_each(|(_, supervisor)| supervisor.connect());
         in_parallel(&ready, Supervisor::finish);

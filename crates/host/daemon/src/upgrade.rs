@@ -35,7 +35,7 @@ impl DaemonState {
     /// Has the main thread execute the binary that was checked, after the client has its answer.
     pub(crate) fn start_upgrade(&self) {
         if let Err(error) = rustix::process::kill_process(rustix::process::getpid(), Signal::USR2) {
-            tracing::error!(%error, "cannot start the upgrade");
+            tracing::error!(event = "upgrade_failed", %error, "cannot start the upgrade");
         }
     }
 
@@ -43,9 +43,13 @@ impl DaemonState {
     pub(crate) fn execute_successor(&self) {
         let binary = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(binary) = binary else { return };
-        tracing::info!("executing {}, which adopts the P4 VMs", binary.display());
+        tracing::info!(event = "upgrade_started", "executing {}, which adopts the P4 VMs", binary.display());
         let error = Command::new(&binary).args(std::env::args_os().skip(1)).exec();
-        tracing::error!("cannot execute {}: {error}; this release goes on", binary.display());
+        tracing::error!(
+            event = "upgrade_failed",
+            "cannot execute {}: {error}; this release goes on",
+            binary.display()
+        );
     }
 }
 

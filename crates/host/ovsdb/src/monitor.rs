@@ -153,8 +153,13 @@ fn watch(shared: &Shared) {
         }
         let why = chain(&error);
         if shared.contents().state != State::Lost(why.clone()) {
-            tracing::warn!(socket = %shared.socket.display(), error = why, "cannot read Open vSwitch's \
-                database");
+            tracing::warn!(
+                event = "ovsdb_lost",
+                socket = %shared.socket.display(),
+                error = why,
+                "cannot read Open vSwitch's \
+                 database"
+            );
         }
         shared.store(None, State::Lost(why));
         if readable(&shared.stop, Some(pause)) {
@@ -169,7 +174,11 @@ fn follow(shared: &Shared) -> Error {
     let read = || {
         let mut session = Session::connect(&shared.socket, Some(shared.stop.as_fd()))?;
         session.subscribe(CONTENTS_TIMEOUT)?;
-        tracing::info!(socket = %shared.socket.display(), "connected to Open vSwitch's database");
+        tracing::info!(
+            event = "ovsdb_connected",
+            socket = %shared.socket.display(),
+            "connected to Open vSwitch's database"
+        );
         shared.store(Some(session.switch()), State::Connected);
         loop {
             session.wait()?;

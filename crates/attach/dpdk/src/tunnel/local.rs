@@ -40,6 +40,7 @@ pub(crate) fn watch(changed: impl Fn(Option<Box<[IpAddr]>>) + Send + Sync + 'sta
 
 fn give_up(changed: &impl Fn(Option<Box<[IpAddr]>>)) {
     tracing::warn!(
+        event = "host_addresses_lost",
         "the host's addresses cannot be followed: what VMs send to any machine's tunnel ports is dropped"
     );
     changed(None);

@@ -308,7 +308,17 @@ fn disconnect(library: &Library, devices: &mut Devices, number: usize) {
 /// Logs the counts of what the switch sent to a guest.
 fn log_sent_counts(port: &str, queue: usize, counts: QueueCounts) {
     let QueueCounts { received: sent, returned: delivered, freed, refused } = counts;
-    tracing::info!(port, queue, sent, delivered, freed, refused, held = counts.held(), "to a guest");
+    tracing::info!(
+        event = "guest_queue_stopped",
+        port,
+        queue,
+        sent,
+        delivered,
+        freed,
+        refused,
+        held = counts.held(),
+        "to a guest"
+    );
 }
 
 /// Returns a port's names: the socket's path and the socket's file name, which for a server port is

@@ -101,6 +101,7 @@ impl XdpProgram {
         match native {
             Some(Err(e)) if mode == XdpMode::Auto && e.is_unsupported() => {
                 tracing::warn!(
+                    event = "xdp_not_native",
                     interface = interface.name,
                     "the driver has no XDP support, using the network stack's"
                 );
@@ -110,6 +111,7 @@ impl XdpProgram {
         }
         let program = Self::try_attach(interface, GENERIC, false, max_packet)?;
         tracing::warn!(
+            event = "xdp_not_native",
             interface = interface.name,
             "XDP runs in the network stack: VLAN tags in packet metadata are lost"
         );

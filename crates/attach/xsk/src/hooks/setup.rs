@@ -73,6 +73,7 @@ pub(crate) unsafe extern "C" fn setsockopt(
     // SAFETY: the application hands over its buffer with this call.
     let Ok(umem) = registers_umem.then(|| unsafe { registering(&words, len) }).transpose() else {
         tracing::error!(
+            event = "umem_refused",
             "cannot register a UMEM that a tenant's P4 VM already reads: set zero_copy = \"off\" for all \
              ports of this program"
         );
@@ -233,6 +234,7 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: s
         Ok(()) => result,
         Err(error) => {
             tracing::error!(
+                event = "socket_refused",
                 error = &error as &dyn std::error::Error,
                 "cannot mediate an AF_XDP socket, so its bind fails"
             );

@@ -117,6 +117,7 @@ impl Drop for SharedBuffer {
         self.record.free();
         if let Err(error) = result {
             tracing::warn!(
+                event = "buffer_stays_shared",
                 %error,
                 "the buffer of a closed AF_XDP socket stays shared memory, which a P4 VM may still read"
             );

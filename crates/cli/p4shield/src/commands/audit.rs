@@ -97,6 +97,9 @@ pub(crate) struct Args {
     /// Print one JSON object a line: each event with `words`, then the summary
     #[arg(long)]
     json: bool,
+    /// Print no status, which is otherwise a line each second: for a service
+    #[arg(long)]
+    quiet: bool,
 }
 
 /// An event or the summary, with its text.
@@ -131,8 +134,14 @@ impl Args {
                 stop.store(true, Ordering::Relaxed);
             });
         }
-        let json = self.json;
-        let summary = run_audit(&config, |event| print(event, json), &stop)?;
+        let (json, quiet) = (self.json, self.quiet);
+        let is_wanted = |event: &Event| !(quiet && matches!(event, Event::Standing(_)));
+        let sink = |event: &Event| {
+            if is_wanted(event) {
+                print(event, json);
+            }
+        };
+        let summary = run_audit(&config, sink, &stop)?;
         if json {
             output::json(&Line { content: &summary, words: summary.to_string() })?;
         } else {

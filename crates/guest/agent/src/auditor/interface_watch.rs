@@ -122,17 +122,29 @@ impl InterfaceWatch {
     fn reopen(&mut self, index: u32, cover: Option<u32>) -> Vec<Finding> {
         self.finish();
         if index == 0 {
-            tracing::warn!(interface = self.config.interface, "the interface is gone");
+            tracing::warn!(
+                event = "audit_interface_gone",
+                interface = self.config.interface,
+                "the interface is gone"
+            );
             return Vec::new();
         }
         match open(&self.config, &self.digests, cover.unwrap_or(DIGEST_HEADER_BYTES as u32)) {
             Ok(source) => self.source = source,
             Err(error) => {
-                tracing::warn!(%error, "the interface is not available at present");
+                tracing::warn!(
+                    event = "audit_interface_gone",
+                    %error,
+                    "the interface is not available at present"
+                );
                 return Vec::new();
             }
         }
-        tracing::info!(interface = self.config.interface, "auditing the re-created interface");
+        tracing::info!(
+            event = "audit_interface_back",
+            interface = self.config.interface,
+            "auditing the re-created interface"
+        );
         let mut findings = vec![Finding::Replugged];
         let place = self.source.place();
         if place != self.place {
@@ -193,7 +205,7 @@ impl InterfaceWatch {
             CountSource::Tap { tap } => match tap.observe(direction, &mut self.histories[d]) {
                 Ok(counts) => counts,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read the tap");
+                    tracing::warn!(event = "tap_unreadable", %error, "cannot read the tap");
                     return None;
                 }
             },
@@ -221,7 +233,11 @@ impl CountSource {
 /// Changes the length of digests. Earlier sums are not comparable with later ones.
 fn change_cover(tap: &mut Tap, since: &mut [u64; 2], histories: &[Histories; 2], cover: u32) {
     if let Err(error) = tap.set_cover(cover) {
-        tracing::warn!(%error, "cannot change the length of digests: packets will seem swapped");
+        tracing::warn!(
+            event = "digest_length_failed",
+            %error,
+            "cannot change the length of digests: packets will seem swapped"
+        );
     }
     for ((direction, since), [history, _]) in Direction::ALL.into_iter().zip(since).zip(histories) {
         if let Ok(counts) = tap.counts(direction) {

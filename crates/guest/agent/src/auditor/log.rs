@@ -37,7 +37,7 @@ impl LogPage {
     /// count as replays on the new page, too.
     pub(super) fn reopen(&mut self, memory: PageMemory) {
         if let Ok(reader) = PageReader::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE) {
-            tracing::info!("the log page was re-created");
+            tracing::info!(event = "log_page_recreated", "the log page was re-created");
             self.reader = reader;
             self.next = 0;
         }

@@ -32,7 +32,13 @@ impl Source {
                 self.fd = None;
                 if !std::mem::replace(&mut self.logged, true) {
                     let error = std::io::Error::from(error);
-                    tracing::warn!(file = %self.path.display(), %error, "{} stays unknown", self.what);
+                    tracing::warn!(
+                        event = "value_unknown",
+                        file = %self.path.display(),
+                        %error,
+                        "{} stays unknown",
+                        self.what
+                    );
                 }
                 None
             }

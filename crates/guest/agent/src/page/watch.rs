@@ -57,7 +57,12 @@ impl PageWatch {
             PageLocation::AnyDevice => Device::find(size as u64)?,
         };
         let (memory, combined) = map(&device, size, use_ == PageUse::Publish)?;
-        tracing::info!(device = %device.address(), combined, "mapped a page of an ivshmem device");
+        tracing::info!(
+            event = "page_mapped",
+            device = %device.address(),
+            combined,
+            "mapped a page of an ivshmem device"
+        );
         Ok((memory, Self { size, file: None }))
     }
 

@@ -47,7 +47,12 @@ pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentErr
     let mut agent = Agent::new(config)?;
     let mut server = Server::new(&config.socket)?;
     let ticker = Ticker::new(config.interval()).map_err(|e| AgentError::Time(e.into()))?;
-    tracing::info!(page = %config.info_page, interval_ms = config.interval_ms, "publishing");
+    tracing::info!(
+        event = "agent_started",
+        page = %config.info_page,
+        interval_ms = config.interval_ms,
+        "publishing"
+    );
     while !stop.load(Ordering::Relaxed) {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&ticker, PollFlags::IN)];
         fds.extend(server.poll_fds());
@@ -62,7 +67,7 @@ pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentErr
         }
         server.serve(|line| agent.answer(line));
     }
-    tracing::info!(published = agent.published, "stopped");
+    tracing::info!(event = "agent_stopped", published = agent.published, "stopped");
     Ok(())
 }
 
@@ -161,7 +166,7 @@ impl Agent {
     fn reopen_page(&mut self, now: Now) {
         let Some(memory) = self.watch.recreated(now.mono_ns) else { return };
         if let Ok(page) = PageWriter::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE) {
-            tracing::info!("the info page was re-created");
+            tracing::info!(event = "info_page_recreated", "the info page was re-created");
             self.page = page;
             self.failed = 0;
         }
@@ -170,8 +175,12 @@ impl Agent {
     /// Counts a failed publication. The cloud may damage the page; only the first failure in a row is logged.
     fn record_failure(&mut self, error: &PageFault) {
         if self.failed == 0 {
-            tracing::error!(%error, "cannot publish: the info page is damaged, and programs will see stale \
-                                     information");
+            tracing::error!(
+                event = "publish_failed",
+                %error,
+                "cannot publish: the info page is damaged, and programs will see stale \
+                 information"
+            );
         }
         self.failed += 1;
     }

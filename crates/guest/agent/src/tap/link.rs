@@ -63,7 +63,9 @@ fn ingress(xdp: &Program<'_>, skb: &Program<'_>, index: u32, hook: Hook) -> Resu
     if hook == Hook::Auto {
         match link(xdp, index, libbpf_sys::BPF_XDP, NATIVE) {
             Ok(fd) => return Ok(Attached::Link { _fd: fd, place: "ingress at xdp" }),
-            Err(error) => tracing::info!(%error, "no native XDP: the tap uses tc on ingress"),
+            Err(error) => {
+                tracing::info!(event = "tap_not_native", %error, "no native XDP: the tap uses tc on ingress")
+            }
         }
     }
     tc(skb, index, libbpf_sys::BPF_TCX_INGRESS, TC_INGRESS, ["ingress at tcx", "ingress at tc"])

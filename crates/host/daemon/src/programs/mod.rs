@@ -187,8 +187,11 @@ fn read_all(folder: &Path) -> Slots {
         let entry = text.and_then(|t| serde_json::from_str::<Entry>(&t).map_err(|e| e.to_string()));
         let entry = entry.inspect_err(|error| {
             let file = path.display();
-            let event = "stored_program_lost";
-            tracing::error!(event, %file, "the configuration's program counts: {error}");
+            tracing::error!(
+                event = "stored_program_lost",
+                %file,
+                "the configuration's program counts: {error}"
+            );
         });
         let entry = entry.ok()?;
         let lasting = entry.current.as_ref().map_or_else(|| Ok(Vec::new()), |r| read_stored(folder, r));

@@ -22,7 +22,11 @@ impl SupervisorThread {
         let adopted = self.try_to_adopt(&record);
         adopted
             .inspect_err(|why| {
-                tracing::warn!(tenant, "a P4 VM of the daemon before is replaced: {why}");
+                tracing::warn!(
+                    event = "p4vm_not_adopted",
+                    tenant,
+                    "a P4 VM of the daemon before is replaced: {why}"
+                );
                 record.process.kill();
                 self.forget_process();
             })
@@ -117,7 +121,12 @@ impl SupervisorThread {
         };
         if self.legacy.record.as_ref() != Some(&record) {
             if let Err(error) = self.config.adoption.save(&name, &record) {
-                tracing::warn!(tenant = record.tenant, %error, "no other daemon could adopt this P4 VM");
+                tracing::warn!(
+                    event = "adoption_unavailable",
+                    tenant = record.tenant,
+                    %error,
+                    "no other daemon could adopt this P4 VM"
+                );
             }
             self.legacy.record = Some(record);
         }

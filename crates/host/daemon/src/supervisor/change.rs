@@ -168,7 +168,7 @@ impl SupervisorThread {
             return;
         }
         let pages = self.new_pages(&change.tenant).unwrap_or_else(|error| {
-            tracing::error!(tenant = change.tenant.name, "{}", chain(&error));
+            tracing::error!(event = "change_failed", tenant = change.tenant.name, "{}", chain(&error));
             Vec::new()
         });
         let keys = self.keys.read(&change.tenant).ok();

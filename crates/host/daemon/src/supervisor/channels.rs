@@ -137,8 +137,13 @@ impl Channels {
         match self.connect_with(config, process, lane, Some(&packets)) {
             Err(e) if is_recoverable(&e) => {
                 let tenant = &config.tenant.name;
-                tracing::warn!(tenant, error = %e, "the P4 VM cannot map the packet memory; it receives \
-                                                    header copies");
+                tracing::warn!(
+                    event = "packet_memory_refused",
+                    tenant,
+                    error = %e,
+                    "the P4 VM cannot map the packet memory; it receives \
+                     header copies"
+                );
                 self.connect_with(config, process, lane, None)
             }
             result => result,

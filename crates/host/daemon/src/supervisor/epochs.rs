@@ -22,8 +22,14 @@ impl Epochs {
             let created = std::fs::create_dir_all(&folder);
             created
                 .inspect_err(|error| {
-                    tracing::warn!(tenant, %error, "cannot create {}; epochs are kept in memory \
-                                                only", folder.display());
+                    tracing::warn!(
+                        event = "epochs_not_kept",
+                        tenant,
+                        %error,
+                        "cannot create {}; epochs are kept in memory \
+                         only",
+                        folder.display()
+                    );
                 })
                 .ok()?;
             Some(folder.join(format!("{tenant}.epoch")))
@@ -49,7 +55,12 @@ impl Epochs {
     fn warn(&self, kept: Result<(), EpochError>) {
         if let Err(error) = kept {
             let tenant = &self.tenant;
-            tracing::warn!(tenant, "cannot store the epochs of logs for the next daemon: {}", chain(&error));
+            tracing::warn!(
+                event = "epochs_not_kept",
+                tenant,
+                "cannot store the epochs of logs for the next daemon: {}",
+                chain(&error)
+            );
         }
     }
 }

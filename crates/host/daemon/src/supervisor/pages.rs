@@ -120,7 +120,12 @@ impl Drop for Page {
         if self.ours
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(page = %self.path.display(), %error, "cannot remove a page file");
+            tracing::warn!(
+                event = "page_not_removed",
+                page = %self.path.display(),
+                %error,
+                "cannot remove a page file"
+            );
         }
     }
 }

@@ -117,7 +117,14 @@ impl SupervisorThread {
         let group = self.config.cgroup.as_ref().map(|c| c.group(&t.name, t.memory, t.cpu_percent));
         match group.transpose() {
             Ok(group) => self.group = group,
-            Err(error) => tracing::warn!(tenant = t.name, %error, "cannot create a cgroup for this P4 VM"),
+            Err(error) => {
+                tracing::warn!(
+                    event = "cgroup_failed",
+                    tenant = t.name,
+                    %error,
+                    "cannot create a cgroup for this P4 VM"
+                )
+            }
         }
     }
 
@@ -165,7 +172,7 @@ impl SupervisorThread {
         self.config.attachment.detach_channels(self.config.index);
         if let Some(process) = self.process.take() {
             let how = process.end(GRACE);
-            tracing::info!(tenant = self.config.tenant.name, "P4 VM stopped: {how}");
+            tracing::info!(event = "p4vm_stopped", tenant = self.config.tenant.name, "P4 VM stopped: {how}");
         }
         self.forget_process();
         let mut report = self.report();
@@ -273,7 +280,12 @@ impl SupervisorThread {
                 // The first check comes before the state becomes `Running`.
                 self.check();
                 if self.process.is_some() {
-                    tracing::info!(tenant = self.config.tenant.name, pid, "P4 VM {verb}");
+                    tracing::info!(
+                        event = "p4vm_runs",
+                        tenant = self.config.tenant.name,
+                        pid,
+                        "P4 VM {verb}"
+                    );
                     let mut report = self.report();
                     report.adopted = verb == "adopted";
                     (report.state, report.pid, report.sandbox) = (State::Running, Some(pid), Some(sandbox));
@@ -281,7 +293,11 @@ impl SupervisorThread {
             }
             Err(error) => {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-                tracing::error!(tenant = self.config.tenant.name, "P4 VM does not start: {error}");
+                tracing::error!(
+                    event = "p4vm_start_failed",
+                    tenant = self.config.tenant.name,
+                    "P4 VM does not start: {error}"
+                );
                 self.report().error = Some(error);
             }
         }
@@ -302,7 +318,7 @@ impl SupervisorThread {
         let hello = provision::hello(&self.config, self.epochs.reserve());
         let tenant = &self.config.tenant.name;
         let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {
-            tracing::warn!(tenant, %error, "this P4 VM ends with the daemon");
+            tracing::warn!(event = "adoption_unavailable", tenant, %error, "this P4 VM ends with the daemon");
         });
         let hello = Hello { door: door.is_ok(), ..hello };
         let descriptors: Vec<_> = door.iter().map(AsFd::as_fd).collect();
@@ -401,7 +417,11 @@ impl SupervisorThread {
         let how = process.end(grace);
         self.forget_process();
         let text = format!("{why}; {how}");
-        tracing::warn!(tenant = self.config.tenant.name, "P4 VM is replaced: {text}");
+        tracing::warn!(
+            event = "p4vm_replaced",
+            tenant = self.config.tenant.name,
+            "P4 VM is replaced: {text}"
+        );
         {
             let mut report = self.report();
             report.state = State::Restarting;
@@ -423,7 +443,11 @@ impl SupervisorThread {
         self.config.attachment.detach_channels(self.config.index);
         let how = process.end(GRACE);
         self.forget_process();
-        tracing::info!(tenant = self.config.tenant.name, "P4 VM is restarted: {why}; {how}");
+        tracing::info!(
+            event = "p4vm_restarted",
+            tenant = self.config.tenant.name,
+            "P4 VM is restarted: {why}; {how}"
+        );
         let mut report = self.report();
         report.state = State::Restarting;
         (report.pid, report.p4vm) = (None, None);

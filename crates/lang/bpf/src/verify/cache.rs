@@ -128,7 +128,11 @@ impl Cache {
             self.written += 1;
             let entry = Entry { key, result: result.clone() };
             if let Err(e) = write(directory, &entry, self.written) {
-                tracing::warn!(error = %e, "cannot store a verification result in the cache directory");
+                tracing::warn!(
+                    event = "verify_cache_failed",
+                    error = %e,
+                    "cannot store a verification result in the cache directory"
+                );
             }
         }
         self.insert(key, result);
@@ -169,7 +173,11 @@ fn read(directory: &OwnedFd, key: &Key) -> Option<VerifyResult> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name(key), flags, Mode::empty()).ok()?;
     if !is_private(&fstat(&file).ok()?, FileType::RegularFile, Mode::RUSR | Mode::WUSR) {
-        tracing::warn!(entry = name(key), "ignored a cached verification result: the file is not private");
+        tracing::warn!(
+            event = "verify_cache_ignored",
+            entry = name(key),
+            "ignored a cached verification result: the file is not private"
+        );
         return None;
     }
     let mut bytes = Vec::new();

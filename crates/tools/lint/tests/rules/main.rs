@@ -7,12 +7,14 @@
 //! | [`arrows`] | a crate depends only on crates of the layers below its own; switch libraries stay light |
 //! | [`circles`] | the files of a crate import each other in one direction |
 //! | [`documents`] | links and paths in documents lead somewhere; the threat model's tests exist |
+//! | [`events`] | each log line of the product has an event, which docs/reference/log-events.md lists |
 //! | [`style`] | files, lines and test names are short; placeholders for actors are absent |
 //! | [`unsafe_code`] | only the crates that ARCHITECTURE.md lists contain `unsafe` |
 
 mod arrows;
 mod circles;
 mod documents;
+mod events;
 mod style;
 mod tree;
 mod unsafe_code;
@@ -62,6 +64,11 @@ fn every_claim_of_the_threat_model_names_existing_tests() {
     let (missing, claims) = documents::missing_tests(&tree::root().join("docs/explanation/threat-model.md"));
     none("tests that do not exist", &missing);
     assert!(claims > 30, "only {claims} claims were found; has the document's form changed?");
+}
+
+#[test]
+fn every_log_line_has_a_documented_event() {
+    none("log events that differ from docs/reference/log-events.md", &events::findings());
 }
 
 #[test]

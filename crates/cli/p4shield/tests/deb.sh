@@ -20,13 +20,13 @@ echo "$*" >>/run/calls
 [ "$1 $2" != "--quiet is-active" ] || [ -e /run/active ]
 SH
 chmod 755 /usr/local/sbin/systemctl
-: >/run/calls
+: >/run/calls; : >/run/daemon.log
 files() { find /etc /usr /var /opt -path /var/lib/dpkg -prune -o -path /var/log -prune -o -path /var/cache -prune -o -print | sort; }
 dpkg() { command dpkg --force-unsafe-io "$@" >>/run/said 2>&1; }
 quiet() { : >/run/calls; : >/run/said; }
 claim() { # claim WORDS COMMAND...: the command succeeds.
   words=$1 && shift
-  if ! "$@"; then echo "wrong: $words"; echo "-- dpkg and scripts:"; cat /run/said; echo "-- calls:"; cat /run/calls; exit 1; fi
+  if ! "$@"; then echo "wrong: $words"; echo "-- dpkg and scripts:"; cat /run/said; echo "-- calls:"; cat /run/calls; cat /run/daemon.log; exit 1; fi
 }
 never() { ! "$@"; }
 said() { grep -q -- "$1" /run/said; }
@@ -48,7 +48,30 @@ claim "the packaged unit runs the packaged binary" grep -q '^ExecStart=/usr/bin/
 claim "no unit names another installation" never grep -r /usr/local /usr/lib/systemd/system/p4shield.service \
   /usr/lib/systemd/system/p4shield-agent.service /usr/lib/systemd/system/p4shield-audit@.service
 
-# A newer version, whose configuration files differ.
+# A daemon with a P4 VM, which an upgrade replaces.
+mkdir -p /etc/p4shield /run/p4shield
+cat >/etc/p4shield/p4shield.toml <<'TOML'
+attachment = "dpdk"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2"]
+TOML
+/usr/bin/p4shield run --config /etc/p4shield/p4shield.toml >/run/daemon.log 2>&1 &
+daemon=$!
+for _ in $(seq 300); do ! /usr/bin/p4shield metrics 2>/dev/null | grep -q '^p4shield_p4vm_up.* 1' || break; sleep 0.1; done
+claim "the P4 VM runs" grep -q 'event="p4vm_runs"' /run/daemon.log
+quiet
+touch /run/active
+claim "the same version can be installed again" dpkg -i "$FOLDER"/packages/p4shield_*.deb
+claim "the running daemon becomes the new version" said "runs in place of $VERSION; 1 P4 VM"
+claim "it has the same process" kill -0 $daemon
+claim "systemd restarts nothing" never grep -Ev '^(daemon-reload|--quiet is-active .*)$' /run/calls
+kill $daemon && wait $daemon || true
+rm /run/active /etc/p4shield/p4shield.toml
+
+# A newer version, whose configuration files differ, while the daemon does not answer.
 mkdir "$FOLDER/newer"
 for package in $old; do
   folder=/run/$(basename "$package" .deb)
@@ -64,7 +87,7 @@ touch /run/active
 claim "an upgrade succeeds while the daemon runs" dpkg --force-confold -i "$FOLDER"/newer/*.deb
 rm /run/active
 claim "an upgrade interrupts nothing" never grep -Ev '^(daemon-reload|--quiet is-active .*)$' /run/calls
-claim "the operator learns what still runs" said "the daemon still runs as version $VERSION; to change that"
+claim "the operator learns what still runs" said "the daemon still runs as version $VERSION"
 claim "a changed configuration file stays" grep -q '^P4SHIELD_LOG=debug' /etc/default/p4shield
 claim "its newer version is beside it" [ -e /etc/default/p4shield.dpkg-dist ]
 claim "an unchanged configuration file is updated" grep -q '^# newer' /etc/p4shield/agent.conf
@@ -112,4 +135,6 @@ files >/run/after
 if ! diff /run/before /run/after; then echo "wrong: files are left, or missing"; exit 1; fi
 echo "the tour is over"
 TOUR
-chroot "$copy/root" /bin/sh /run/tour
+# Not chroot, in which the kernel permits no P4 VM a user namespace.
+cd "$copy/root" && pivot_root . . && umount -l . && cd /
+sh /run/tour

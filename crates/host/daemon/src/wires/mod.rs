@@ -170,7 +170,11 @@ impl Shared {
                 process.end(false);
                 state.error = Some("the process that serves the wires has ended".to_owned());
             }
-            tracing::error!(why = state.error, "the wires are closed; starting them again");
+            tracing::error!(
+                event = "wires_closed",
+                why = state.error,
+                "the wires are closed; starting them again"
+            );
             state.config.clone()
         };
         match WiresProcess::start(&self.binary, &self.folder, &WiresSetup::from(&config)) {

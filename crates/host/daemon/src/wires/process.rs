@@ -85,7 +85,7 @@ impl WiresProcess {
         if let Some(process) = identity
             && let Err(error) = folder.save(RECORD, &ProcessRecord { process })
         {
-            tracing::warn!(%error, "no other daemon could adopt the wires");
+            tracing::warn!(event = "adoption_unavailable", %error, "no other daemon could adopt the wires");
         }
         Ok(())
     }
@@ -97,7 +97,10 @@ impl WiresProcess {
         let adopted = Self::try_to_adopt(folder, &record.process);
         adopted
             .inspect_err(|why| {
-                tracing::warn!("the process that serves the wires is replaced: {why}");
+                tracing::warn!(
+                    event = "wires_not_adopted",
+                    "the process that serves the wires is replaced: {why}"
+                );
                 record.process.kill();
                 folder.forget(RECORD);
             })

@@ -29,7 +29,7 @@ pub fn serve_wires() -> Result<(), SocketError> {
     let mut server = Server { socket: Socket::new(fd), door: None, host: None };
     while matches!(server.serve_daemon()?, Ended::Lost) {
         if !server.await_daemon() {
-            tracing::warn!("no daemon adopts the wires in time; they end");
+            tracing::warn!(event = "wires_ended", "no daemon adopts the wires in time; they end");
             break;
         }
     }
@@ -76,7 +76,10 @@ impl Server {
             match self.handle_adopt() {
                 Ok(true) => return true,
                 Ok(false) => {}
-                Err(error) => tracing::warn!("a daemon that connected does not adopt the wires: {error}"),
+                Err(error) => tracing::warn!(
+                    event = "wires_not_adopted",
+                    "a daemon that connected does not adopt the wires: {error}"
+                ),
             }
         }
         false

@@ -21,6 +21,7 @@ install -Dm644 packaging/systemd/agent.conf "$stage/share/p4shield/agent.conf"
 install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
 install -Dm644 examples/p4shield.toml "$stage/share/p4shield/p4shield.toml"
 install -Dm644 -t "$stage/share/p4shield/prometheus" packaging/prometheus/*.yml
+install -Dm644 -t "$stage/share/p4shield/grafana" packaging/grafana/p4shield.json
 mkdir -p "$stage/share/doc/p4shield"
 cp -R README.md CHANGELOG.md LICENSE* docs "$stage/share/doc/p4shield/"
 

@@ -65,6 +65,7 @@ fn check_contents(packages: &[PathBuf]) {
         "./usr/share/zsh/vendor-completions/_p4shield",
         "./usr/share/doc/p4shield/docs/reference/configuration.md",
         "./usr/share/p4shield/prometheus/p4shield.rules.yml",
+        "./usr/share/p4shield/grafana/p4shield.json",
     ] {
         assert!(owners.contains_key(file), "{file} is in no package");
     }

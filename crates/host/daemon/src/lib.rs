@@ -38,6 +38,8 @@ mod attachment;
 mod cgroup;
 mod collect_status;
 mod daemon;
+#[cfg(test)]
+mod dashboard;
 mod error;
 mod exposition;
 mod http;

@@ -368,6 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_the_documented_ones() {
+        let document = include_str!("../../../../docs/reference/metrics.md");
+        let mut checked = 0;
+        for line in render(&status()).lines().filter(|line| line.starts_with("p4shield_")) {
+            let (name, labels) = line.split_once('{').unwrap();
+            let labels: Vec<_> =
+                labels.split("=\"").map(|part| part.rsplit(['{', ',', '"']).next().unwrap()).collect();
+            let row = format!("| `{name}` | {} |", labels[..labels.len() - 1].join(", "));
+            assert!(document.contains(&row), "docs/reference/metrics.md has no row {row}");
+            checked += 1;
+        }
+        assert!(checked > 20, "{checked}");
+    }
+
+    #[test]
     fn every_metric_is_documented() {
         let document = include_str!("../../../../docs/reference/metrics.md");
         for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {

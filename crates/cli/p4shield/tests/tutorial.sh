@@ -1,0 +1,40 @@
+# Executes the steps of docs/tutorials/operator.md in one shell, as a reader does. Run by tutorial.rs, which has written
+# each step's commands to $FOLDER/steps/N, and N.expected if the page shows what it prints.
+# Wants: $P4SHIELD, the binary; $LIBRARIES, the folder of the libraries; $SOURCE, the source folder; $FOLDER.
+set -eu
+. "$SOURCE/crates/cli/p4shield/tests/copy.sh"
+ip link set lo up
+
+# The page's `make install`, with the test's binary instead of a release build.
+make() {
+  [ "$*" = install ] || return 1
+  mkdir "$FOLDER/built" && cp "$P4SHIELD" "$LIBRARIES"/libp4shield_{dpdk,xsk,inline}.so "$FOLDER/built/"
+  scripts/install.sh "$FOLDER/built/p4shield"
+}
+# Replaces what differs between machines.
+same() {
+  sed -E "$(cat "$FOLDER/same.sed")" "$1"
+}
+set +eu -m
+cd "$SOURCE"
+for step in $(ls "$FOLDER/steps" | grep -v expected | sort -n); do
+  commands=$FOLDER/steps/$step
+  expected=$commands.expected
+  # A step whose output the page does not show prints nothing.
+  [ -e "$expected" ] || : >"$expected"
+  for try in $(seq 20); do
+    . "$commands" >"$FOLDER/output" 2>&1
+    if [ "$(same "$FOLDER/output")" = "$(same "$expected")" ]; then break; fi
+    # A reader who is too fast looks again, but does nothing twice.
+    if grep -qvE '^(p4shield (status|metrics|program tables)|ip netns exec client curl) ' "$commands"; then break; fi
+    sleep 1
+  done
+  echo "== $(cat "$commands")"
+  cat "$FOLDER/output"
+  if [ "$(same "$FOLDER/output")" != "$(same "$expected")" ]; then
+    echo "-- the page shows:"
+    cat "$expected"
+    exit 1
+  fi
+done
+echo "the tour is over"

@@ -1,5 +1,5 @@
-//! The tutorial for operators, executed word for word: the commands are those of the page, and what they print is
-//! compared with what the page shows.
+//! The tutorial for operators, executed word for word: the commands are those of the page, and what they
+//! print is compared with what the page shows.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,8 +31,8 @@ struct Step {
     output: Option<String>,
 }
 
-/// Returns the page's code blocks as steps: `sh` is executed, `toml` is written to the file that the line before
-/// it names, and `text` is what the step before it prints.
+/// Returns the page's code blocks as steps: `sh` is executed, `toml` is written to the file that the line
+/// before it names, and `text` is what the step before it prints.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut lines = page.lines();

@@ -47,7 +47,10 @@ pub(crate) fn check(
     let elf = match root.locate(path).map_err(Into::into).and_then(|at| Elf::read(&at)) {
         Ok(elf) => elf,
         Err(error) => {
-            let remedy = "install it with `make install`, or name it with --library";
+            let remedy = format!(
+                "install it with `make install` or the package p4shield-{}, or name it with --library",
+                kind.word()
+            );
             return vec![Finding::problem(CHECK, format!("{shown} {error}"), remedy)];
         }
     };
@@ -85,7 +88,8 @@ pub(crate) fn check_inline(root: &Root, attachment: &Path, target: &Target) -> F
         Ok(elf) => elf,
         Err(error) => {
             let what = format!("placement = \"inline\" needs {shown}, and it {error}");
-            let remedy = "install it with `make install`, or write placement = \"p4vm\"";
+            let remedy = "install it with `make install` or the package p4shield-inline, or write \
+                          placement = \"p4vm\"";
             return Finding::problem(CHECK, what, remedy);
         }
     };

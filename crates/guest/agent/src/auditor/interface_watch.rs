@@ -85,7 +85,11 @@ impl InterfaceWatch {
         if let CountSource::Tap { tap } = &mut self.source
             && let Err(error) = tap.use_key(other, digest.expose_key())
         {
-            tracing::warn!(%error, "cannot digest packets with the new key: they are not compared");
+            tracing::warn!(
+                event = "tap_key_failed",
+                %error,
+                "cannot digest packets with the new key: they are not compared"
+            );
         }
         self.digests[other] = Some(digest);
     }
@@ -98,7 +102,11 @@ impl InterfaceWatch {
         if let CountSource::Tap { tap } = &mut self.source
             && let Err(error) = tap.stop_key(old)
         {
-            tracing::warn!(%error, "packets are still digested with the old key, too");
+            tracing::warn!(
+                event = "tap_key_failed",
+                %error,
+                "packets are still digested with the old key, too"
+            );
         }
     }
 

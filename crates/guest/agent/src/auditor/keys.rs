@@ -37,14 +37,20 @@ impl KeyFollower {
         match self.file.changed() {
             Ok(Some(key)) => {
                 let key = LogKey::new(&key, &self.vm.identity());
-                tracing::info!(key = %key.id(), "the key file has a new key");
+                tracing::info!(event = "key_followed", key = %key.id(), "the key file has a new key");
                 self.finish(interface);
                 interface.rotate(key.digest().clone());
                 log.rotate(key, mono_ns.saturating_add(self.window_ns), self.window_ns);
                 audit.noticed(Notice::NewKey);
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(%error, "the new key file is refused; the audit keeps its key"),
+            Err(error) => {
+                tracing::error!(
+                 event = "key_refused",
+                 %error,
+                 "the new key file is refused; the audit keeps its key"
+                )
+            }
         }
         if log.take_rekeyed() {
             self.finish_at = Some(mono_ns.saturating_add(BOTH_KEYS_NS));

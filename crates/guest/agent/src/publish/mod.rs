@@ -155,10 +155,20 @@ impl Agent {
             Ok(Some(key)) => {
                 self.sealer.rotate(&key, &self.vm.identity());
                 self.key = key.id();
-                tracing::info!(key = %self.key, "sealing with the new key of the key file");
+                tracing::info!(
+                 event = "key_followed",
+                 key = %self.key,
+                 "sealing with the new key of the key file"
+                );
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(%error, "the new key file is refused; the agent keeps its key"),
+            Err(error) => {
+                tracing::error!(
+                 event = "key_refused",
+                 %error,
+                 "the new key file is refused; the agent keeps its key"
+                )
+            }
         }
     }
 

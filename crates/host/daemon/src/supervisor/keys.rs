@@ -60,8 +60,12 @@ impl Holder {
             Ok(Some(kept)) => resume(path, kept, &current, now),
             Ok(None) => None,
             Err(error) => {
-                tracing::warn!(%error, "cannot continue the rotation of {}: only its present key is accepted",
-                               path.display());
+                tracing::warn!(
+                 event = "previous_key_lost",
+                 %error,
+                 "cannot continue the rotation of {}: only its present key is accepted",
+                 path.display()
+                );
                 None
             }
         };
@@ -111,7 +115,12 @@ fn resume(path: &Path, kept: PreviousKey, current: &TenantKey, now: Now) -> Opti
 /// Removes the previous key of a file.
 fn forget(path: &Path) {
     if let Err(error) = PreviousKey::remove(path) {
-        tracing::warn!(%error, "cannot remove the previous key of {}", path.display());
+        tracing::warn!(
+         event = "previous_key_left",
+         %error,
+         "cannot remove the previous key of {}",
+         path.display()
+        );
     }
 }
 
@@ -325,7 +334,12 @@ impl Keys {
             });
             let all = users.map(|(v, _)| v as u16).all(|v| rotation.followed.contains(&v));
             if all || now.mono_ns >= rotation.until_ns {
-                tracing::info!(tenant = tenant.name, "the previous key of {} has ended", path.display());
+                tracing::info!(
+                    event = "key_window_ended",
+                    tenant = tenant.name,
+                    "the previous key of {} has ended",
+                    path.display()
+                );
                 holder.rotation = None;
                 forget(path);
             }
@@ -349,7 +363,11 @@ fn keep(path: &Path, previous: &TenantKey, new: &TenantKey, window: Duration, no
     let until = now.real_ns / 1_000_000_000 + window.as_secs();
     let kept = PreviousKey { key: previous.duplicate(), successor: new.id(), until, window };
     if let Err(error) = kept.store(path) {
-        tracing::warn!("cannot keep the previous key for a restart of the daemon: {}", chain(&error));
+        tracing::warn!(
+            event = "previous_key_lost",
+            "cannot keep the previous key for a restart of the daemon: {}",
+            chain(&error)
+        );
     }
 }
 

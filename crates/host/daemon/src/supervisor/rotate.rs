@@ -61,6 +61,7 @@ impl SupervisorThread {
             key_file: path,
         };
         tracing::info!(
+            event = "key_rotated",
             tenant = rotation.tenant,
             key = rotation.key,
             previous = rotation.previous,

@@ -12,6 +12,7 @@ const PAGE: &str = include_str!("../../../../docs/tutorials/operator.md");
 const SAME: &str = r"
 s/[0-9a-f]{64}/DIGEST/g
 s/\b[0-9a-f]{12}\b/DIGEST/g
+s/key [0-9a-f]{16}/key ID/
 s/process [0-9]+/process PID/g
 s/cgroup: .*/cgroup/
 s/[0-9]+ (packets|passed|log records)/N \1/g

@@ -158,6 +158,8 @@ impl SupervisorThread {
     /// Takes a change without preparation: the P4 VM does not answer and is replaced.
     pub(super) fn adopt(&mut self, change: TenantChange) {
         self.discard();
+        // The next check sends it.
+        self.config.adoption_time = change.adoption_time;
         let programs = self.due_programs(&change.tenant).unwrap_or_else(|_| {
             let old = |v: usize| self.programs.get(v).map(|p| p.each_ref().map(|p| p.objects.clone()));
             (0..change.tenant.vms.len()).map(|v| old(v).unwrap_or_default()).collect()

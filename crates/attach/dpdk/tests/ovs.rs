@@ -214,7 +214,7 @@ fn whatever_reaches_a_vhost_user_port_is_judged_there() {
 
 /// What the library said last of the packets that the switch sent to a guest: sent, delivered, freed, held.
 fn last_sent(log: &str, socket: &Path) -> [u64; 4] {
-    let mark = format!("to a guest port=\"{}\" queue=0 ", text(socket));
+    let mark = format!("event=\"guest_queue_stopped\" port=\"{}\" queue=0 ", text(socket));
     let line = log.lines().rev().find(|l| l.contains(&mark));
     let line = line.unwrap_or_else(|| panic!("nothing was said of {mark}:\n{log}"));
     ["sent=", "delivered=", "freed=", "held="].map(|name| {

@@ -45,7 +45,7 @@ pub(crate) fn wait_sent(testpmd: &mut Testpmd, port: u16, packets: u64) {
 
 /// What the library said last of a queue's packets: received, returned, freed, refused, held.
 pub(crate) fn last_tally(transcript: &str, port: &str, queue: usize) -> [u64; 5] {
-    let mark = format!("stopped port=\"{port}\" queue={queue} ");
+    let mark = format!("event=\"port_queue_stopped\" port=\"{port}\" queue={queue} ");
     let line = transcript.lines().rev().find(|l| l.contains(&mark));
     let line = line.unwrap_or_else(|| panic!("nothing was said of {port}:\n{transcript}"));
     ["received=", "returned=", "freed=", "refused=", "held="].map(|name| {

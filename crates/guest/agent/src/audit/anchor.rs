@@ -17,6 +17,13 @@ const MOST_DIFFERENT: u64 = 4;
 /// that was lost or repeated in the interval adds one of them; [`OVERLAP`] is four times as many.
 const TIED: u64 = OVERLAP / 4;
 
+/// Packets of a range for each that may equal another, while the network repeats some.
+const FEW_EQUAL: usize = 16;
+
+/// Most places that are tried one by one where packets are equal: far from the right place, they may differ
+/// as little as next to it.
+const MOST_PLACES: u64 = 1024;
+
 /// Looks for the place of the oldest waiting record. Returns whether there is progress.
 pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
     if audit.records.front().is_some_and(|r| r.is_restart) {
@@ -66,7 +73,11 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
 fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u64) -> Option<u64> {
     let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0 && !second.is_restart)?;
     let high = high.min(audit.count().saturating_sub(judged)).max(low);
-    let step = if high - low > 4 * STEP { STEP } else { 1 };
+    let distinct = are_distinct(audit, low, high);
+    let step = if distinct && high - low > 4 * STEP { STEP } else { 1 };
+    if !distinct && high - low > MOST_PLACES {
+        return None;
+    }
     let best = |low, high, step| best_of(audit, [first, second], judged, (low, high), step);
     let mut found = best(low, high, step)?;
     if step > 1 {
@@ -74,8 +85,18 @@ fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u6
         found = best(low.max(place.saturating_sub(step)), high.min(place + step), 1)?;
     }
     let (different, place, last) = found;
-    let tied = if audit.stretch.as_ref().is_none_or(|s| s.is_restart) { TIED } else { 0 };
+    // Equal packets hide which of two places is right, also from what follows.
+    let accuses = audit.stretch.as_ref().is_some_and(|s| !s.is_restart);
+    let tied = if accuses || !distinct { 0 } else { TIED };
     (last - place <= tied && different * MOST_DIFFERENT <= judged).then_some(place)
+}
+
+/// Returns whether few packets of a range have another's digest.
+fn are_distinct(audit: &ItemAudit, low: u64, high: u64) -> bool {
+    let mut items: Vec<u64> = audit.items(low, high + 1).filter(|item| *item != 0).collect();
+    items.sort_unstable();
+    let equal = items.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    equal * FEW_EQUAL <= items.len()
 }
 
 /// Returns whether the packets of a range have the same digest.

@@ -88,6 +88,13 @@ impl Cloud {
         self.audit = audit(limits, self.digests, now(self.now));
     }
 
+    /// Begins the audit now: what happened before is not part of it.
+    pub(super) fn begin_audit(&mut self) {
+        self.audit = audit(Limits::new(INTERVAL * MS, 20 * MS), self.digests, now(self.now));
+        (self.interface, self.histories) = (Counts::default(), Histories::default());
+        self.seen = Report::default();
+    }
+
     pub(super) fn random(&mut self) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;

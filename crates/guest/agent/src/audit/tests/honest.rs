@@ -75,6 +75,35 @@ fn identical_packets_cause_no_finding() {
     assert_eq!(c.conclude(), []);
 }
 
+/// Nearly all packets are equal, the audit begins while they flow, and it ends while they flow.
+#[test]
+fn equal_packets_accuse_no_cloud() {
+    for seed in 1..=25 {
+        for direction in Direction::ALL {
+            let mut c = Cloud::new(direction, true);
+            (0..seed).for_each(|_| _ = c.random());
+            c.delay = c.random() % 20;
+            let (every, rare) = (1 + c.random() % 4, 1 << (c.random() % 12));
+            let begin = 1 + c.random() % 2_000;
+            let end = begin + 1 + c.random() % 20_000;
+            for ms in 0..end {
+                if ms == begin {
+                    c.begin_audit();
+                }
+                c.step(0, Treatment::Honest);
+                if ms % every == 0 {
+                    let content = if c.random() % rare == 1 { c.random() } else { 77 };
+                    c.packet(content, Treatment::Honest);
+                }
+            }
+            let found = c.conclude();
+            // Until the comparison finds where a record ends, packets are compared by their number.
+            let accuses = |f: &Finding| !matches!(f, Finding::Unproven { .. } | Finding::Uncompared { .. });
+            assert!(!found.iter().any(accuses), "{direction:?}, seed {seed}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn packets_without_a_digest_are_a_share() {
     let mut c = Cloud::new(Direction::Egress, true);

@@ -11,7 +11,8 @@
 //! | [`info_page`], [`info`] | sealed snapshots of in-VM information | user VM and P4 VM |
 //! | [`log_page`] | sealed records of the execution log | P4 VM and user VM |
 //! | [`sketch`] | the part of a log record that lists differing packets | P4 VM and user VM |
-//! | [`page`] | header and slots of both pages | user VM and P4 VM |
+//! | [`handshake_page`] | messages of a handshake | user VM and P4 VM |
+//! | [`page`] | header and slots of these pages | user VM and P4 VM |
 //! | [`inline`] | C interface of the library for placement `inline` | switch library and inline library |
 //!
 //! The crate has no dependencies, no I/O and no `unsafe`: it defines where bytes are, and their
@@ -28,6 +29,7 @@ extern crate std;
 pub mod bytes;
 pub mod channel;
 pub mod context;
+pub mod handshake_page;
 pub mod helper;
 pub mod info;
 pub mod info_page;

@@ -1,9 +1,11 @@
-//! Shared memory between parties that do not trust each other: channels, info pages and log pages.
+//! Shared memory between parties that do not trust each other: channels, info pages, log pages and
+//! handshake pages.
 //!
 //! * [`Requester`] and [`Responder`]: the two ends of a channel ([`p4shield_abi::channel`]). The
 //!   mediator submits packet headers and takes verdicts; the P4 VM fetches requests and answers them.
 //!   Lock-free, without system calls or waiting.
 //! * [`PageWriter`] and [`PageReader`]: the two ends of an info page or a log page ([`p4shield_abi::page`]).
+//! * [`HandshakePage`]: an end of a handshake page ([`p4shield_abi::handshake_page`]).
 //! * [`Doorbell`], [`futex`] and [`Waiter`]: how an idle end spins, yields and finally sleeps, and
 //!   how its peer wakes it without losing a wake-up.
 //!
@@ -70,7 +72,7 @@ mod wait;
 pub use doorbell::Doorbell;
 pub use error::{ChannelError, ChannelFault, PageFault, PushRefused, ResponseRefused, ShmError};
 pub use memory::Memory;
-pub use page::{PageReader, PageWriter, Publication};
+pub use page::{HandshakePage, PageReader, PageWriter, Publication};
 pub use ring::{
     BatchEntry, CheckedAnswer, HeaderRewrite, HeaderSource, RequestBatch, Requester, Responder, Response,
     create_channel,

@@ -1,4 +1,5 @@
-//! The two ends of an info page or a log page ([`p4shield_abi::page`]).
+//! The two ends of an info page or a log page ([`p4shield_abi::page`]), and of a handshake page, which
+//! consists of two pages.
 //!
 //! A page is a ring of slots, each a seqlock, with a counter of publications in front. The one writer
 //! never waits for readers. A reader copies a slot between two loads of the slot's sequence number
@@ -9,8 +10,10 @@
 //! whatever the page contains.
 
 mod geometry;
+mod handshake;
 mod reader;
 mod writer;
 
+pub use handshake::HandshakePage;
 pub use reader::{PageReader, Publication};
 pub use writer::PageWriter;

@@ -1,0 +1,142 @@
+//! What a session is for, and the byte strings that bind everything to it.
+
+use sha2::{Digest, Sha512};
+
+use crate::hole::Hole;
+use crate::key::PublicKey;
+
+/// First part of each byte string that is hashed or agreed upon: protocol and version.
+pub(crate) const PROTOCOL: &[u8] = b"P4 Shield handshake 1";
+
+/// Who has the session with the P4 VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A user VM, by its number within the tenant.
+    Vm(u32),
+    /// The tenant's workstation.
+    Workstation,
+}
+
+/// What a session is for. Both parties must have the same, or no message 2 authenticates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Binding {
+    /// Number of the tenant.
+    pub tenant: u32,
+    /// The initiator.
+    pub subject: Subject,
+    /// SHA-256 digest of the P4 VM's configuration. The responder's own, and the one that the initiator
+    /// expects.
+    pub configuration: [u8; 32],
+}
+
+/// The part of a party in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// User VM or workstation.
+    Initiator,
+    /// P4 VM.
+    Responder,
+}
+
+impl Role {
+    /// Returns the other role.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Initiator => Self::Responder,
+            Self::Responder => Self::Initiator,
+        }
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initiator => "initiator",
+            Self::Responder => "responder",
+        }
+    }
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Joins parts, each preceded by its length: different lists of parts never give the same bytes.
+pub(crate) fn joined(parts: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in parts {
+        out.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        out.extend_from_slice(part);
+    }
+    out
+}
+
+impl Binding {
+    /// Encodes the binding.
+    fn encode(&self, hole: Hole) -> Vec<u8> {
+        if hole.is(Hole::IdentityUnbound) {
+            return Vec::new();
+        }
+        let (kind, vm) = match self.subject {
+            Subject::Vm(number) => (b"vm".as_slice(), number.to_le_bytes()),
+            Subject::Workstation => (b"workstation".as_slice(), [0; 4]),
+        };
+        joined(&[&self.tenant.to_le_bytes(), kind, &vm, &self.configuration])
+    }
+
+    /// Returns what Noise mixes into the handshake before its first message.
+    pub(crate) fn prologue(&self, attempt: &[u8], hole: Hole) -> Vec<u8> {
+        joined(&[PROTOCOL, attempt, &self.encode(hole)])
+    }
+
+    /// Returns the report data of the evidence of a party: what the hardware signs for it.
+    pub(crate) fn report_data(&self, role: Role, hash: &[u8; 32], key: &PublicKey, hole: Hole) -> [u8; 64] {
+        let (mut role, mut hash, mut key) = (role.name().as_bytes(), hash.as_slice(), key.0.as_slice());
+        if hole.is(Hole::RoleUnbound) {
+            (role, key) = (b"", b"");
+        }
+        if hole.is(Hole::ChannelUnbound) {
+            (hash, key) = (b"", b"");
+        }
+        Sha512::digest(joined(&[PROTOCOL, b"evidence", role, hash, key, &self.encode(hole)])).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_changes_the_report_data() {
+        let base = Binding { tenant: 1, subject: Subject::Vm(2), configuration: [3; 32] };
+        let data = |b: &Binding, role, hash: u8, key: u8| {
+            b.report_data(role, &[hash; 32], &PublicKey([key; 32]), Hole::None)
+        };
+        let all = [
+            data(&base, Role::Responder, 4, 5),
+            data(&base, Role::Initiator, 4, 5),
+            data(&base, Role::Responder, 5, 5),
+            data(&base, Role::Responder, 4, 4),
+            data(&Binding { tenant: 2, ..base }, Role::Responder, 4, 5),
+            data(&Binding { subject: Subject::Vm(1), ..base }, Role::Responder, 4, 5),
+            data(&Binding { subject: Subject::Workstation, ..base }, Role::Responder, 4, 5),
+            data(&Binding { configuration: [4; 32], ..base }, Role::Responder, 4, 5),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(!all[i + 1..].contains(a), "part {i} is not bound");
+        }
+    }
+
+    #[test]
+    fn parts_cannot_be_shifted() {
+        assert_ne!(joined(&[b"ab", b"c"]), joined(&[b"a", b"bc"]));
+        assert_ne!(joined(&[b"a", b""]), joined(&[b"a"]));
+        // "VM 0" and "workstation" have the same number.
+        let vm = Binding { tenant: 1, subject: Subject::Vm(0), configuration: [0; 32] };
+        let workstation = Binding { subject: Subject::Workstation, ..vm };
+        assert_ne!(vm.prologue(&[0; 16], Hole::None), workstation.prologue(&[0; 16], Hole::None));
+    }
+}

@@ -1,0 +1,203 @@
+//! What each party demands, and the errors of both when it is not met.
+
+use std::sync::Arc;
+
+use super::parties::{
+    HONEST, HOSTILE, HonestImage, NoTee, Party, Tee, assert_agreed, at, attested, binding, key,
+};
+use crate::binding::Role;
+use crate::config::Config;
+use crate::crypto::Curve;
+use crate::error::{HandshakeError, RefusalReason};
+use crate::evidence::{Prover, ProverError};
+use crate::message::EVIDENCE_LIMIT;
+use crate::session::{HIGHEST_EPOCH, Renewal, SessionLimits};
+use crate::trust::Trust;
+
+const CURVE: Curve = Curve::X25519;
+
+fn honest(seed: u64) -> Config {
+    attested(CURVE, binding(1, 1), seed)
+}
+
+fn without_tee(seed: u64, trust: Trust) -> Config {
+    Config::new(binding(1, 1), key(CURVE, seed), trust).with_judge(Arc::new(HonestImage))
+}
+
+/// Runs a handshake without a host.
+fn run(initiator: Config, responder: Config) -> (Party, Party) {
+    let (mut i, first) = Party::new(Role::Initiator, initiator, 1, at(0));
+    let (mut r, _) = Party::new(Role::Responder, responder, 2, at(0));
+    let mut to_r = first;
+    while let Some(sent) = to_r {
+        to_r = r.handle(&sent, at(1)).and_then(|answer| i.handle(&answer, at(1)));
+    }
+    (i, r)
+}
+
+fn errors(initiator: Config, responder: Config) -> (HandshakeError, HandshakeError) {
+    let (i, r) = run(initiator, responder);
+    assert!(i.session.is_none() && r.session.is_none(), "a session in spite of an error");
+    (i.error.expect("the initiator has an error"), r.error.expect("the responder has an error"))
+}
+
+#[test]
+fn an_attested_p4_vm_and_a_pinned_workstation_agree() {
+    let workstation = key(CURVE, 1).public();
+    let responder = Config { trust: Trust::pinned(workstation), ..honest(2) };
+    let (i, r) = run(without_tee(1, Trust::attested()), responder);
+    let (a, b) = (i.session.unwrap(), r.session.unwrap());
+    assert_agreed(&a, &b);
+    assert!(a.standing().is_attested() && !a.standing().is_pinned());
+    assert!(!b.standing().is_attested() && b.standing().is_pinned());
+    assert_eq!(b.peer(), workstation);
+}
+
+#[test]
+fn two_pinned_parties_agree_without_evidence() {
+    let (i, r) = (key(CURVE, 1).public(), key(CURVE, 2).public());
+    let (i, r) = run(without_tee(1, Trust::pinned(r)), without_tee(2, Trust::pinned(i)));
+    assert_agreed(&i.session.unwrap(), &r.session.unwrap());
+}
+
+#[test]
+fn another_key_than_the_pinned_one_is_refused() {
+    let other = key(CURVE, 3).public();
+    let responder = Config { trust: Trust::pinned(other), ..honest(2) };
+    let (i, r) = errors(without_tee(1, Trust::attested()), responder);
+    assert_eq!(i, HandshakeError::RefusedByPeer(RefusalReason::Key));
+    assert_eq!(r, HandshakeError::WrongKey { expected: other, found: key(CURVE, 1).public() });
+    // The initiator cannot know whether the host answered first: it waits for the right key.
+    let (i, r) = run(without_tee(1, Trust::pinned(other)), honest(2));
+    assert!(i.session.is_none() && r.session.is_none());
+}
+
+#[test]
+fn evidence_of_another_image_is_refused_by_either() {
+    let hostile = |seed| honest(seed).with_prover(Arc::new(Tee(HOSTILE)));
+    let (i, r) = errors(honest(1), hostile(2));
+    assert!(matches!(i, HandshakeError::EvidenceRefused(_)), "{i}");
+    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::Evidence));
+    let (i, r) = errors(hostile(1), honest(2));
+    assert_eq!(i, HandshakeError::RefusedByPeer(RefusalReason::Evidence));
+    assert!(matches!(r, HandshakeError::EvidenceRefused(_)), "{r}");
+}
+
+#[test]
+fn missing_and_sample_evidence_attests_nothing() {
+    struct Sample;
+    impl Prover for Sample {
+        fn evidence(&self, _: &[u8; 64]) -> Result<Vec<u8>, ProverError> {
+            Ok(b"sample".to_vec())
+        }
+    }
+    let sample = || without_tee(2, Trust::attested()).with_prover(Arc::new(Sample));
+    for responder in [without_tee(2, Trust::attested()), sample()] {
+        let (i, r) = errors(honest(1), responder);
+        assert_eq!(i, HandshakeError::NotAttested);
+        assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::NotAttested));
+    }
+    let (i, r) = errors(without_tee(1, Trust::attested()), honest(2));
+    assert_eq!(i, HandshakeError::RefusedByPeer(RefusalReason::NotAttested));
+    assert_eq!(r, HandshakeError::NotAttested);
+}
+
+#[test]
+fn unverified_sessions_need_the_consent_of_both() {
+    let (i, r) = run(without_tee(1, Trust::unverified()), without_tee(2, Trust::unverified()));
+    let (a, b) = (i.session.unwrap(), r.session.unwrap());
+    assert_agreed(&a, &b);
+    for session in [&a, &b] {
+        assert!(!session.standing().is_verified());
+        assert!(session.standing().to_string().contains("not attested"));
+    }
+    let pinning = || without_tee(2, Trust::pinned(key(CURVE, 1).public()));
+    let (i, r) = errors(without_tee(1, Trust::unverified()), pinning());
+    assert_eq!(i, HandshakeError::Unverified { by_peer: true });
+    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::Unverified));
+    // A P4 VM without hardware that consents, and knows its workstation.
+    let trust = Trust::pinned(key(CURVE, 1).public()).and_unverified();
+    let (i, r) = run(without_tee(1, Trust::unverified()), without_tee(2, trust));
+    assert!(!i.session.unwrap().standing().is_verified());
+    assert!(r.session.unwrap().standing().is_pinned());
+}
+
+#[test]
+fn a_party_that_cannot_prove_says_so() {
+    let broken = |seed| honest(seed).with_prover(Arc::new(NoTee));
+    let (i, r) = errors(honest(1), broken(2));
+    assert_eq!(i, HandshakeError::RefusedByPeer(RefusalReason::NoEvidence));
+    assert!(matches!(r, HandshakeError::Prover(_)), "{r}");
+    let (i, r) = errors(broken(1), honest(2));
+    assert!(matches!(i, HandshakeError::Prover(_)), "{i}");
+    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::NoEvidence));
+}
+
+#[test]
+fn evidence_of_any_length_fits_or_is_an_error() {
+    struct Long(usize);
+    impl Prover for Long {
+        fn evidence(&self, _: &[u8; 64]) -> Result<Vec<u8>, ProverError> {
+            Ok(vec![7; self.0])
+        }
+    }
+    let party = |seed, len| {
+        Config::new(binding(1, 1), key(CURVE, seed), Trust::unverified()).with_prover(Arc::new(Long(len)))
+    };
+    let (i, r) = run(party(1, EVIDENCE_LIMIT), party(2, EVIDENCE_LIMIT));
+    assert_agreed(&i.session.unwrap(), &r.session.unwrap());
+    let (i, r) = errors(party(1, 0), party(2, EVIDENCE_LIMIT + 1));
+    assert_eq!(i, HandshakeError::RefusedByPeer(RefusalReason::NoEvidence));
+    assert!(matches!(r, HandshakeError::EvidenceTooLong { .. }), "{r}");
+}
+
+#[test]
+fn epochs_rise_above_those_of_both_parties() {
+    for (i, r, expected) in [(0, 0, 0), (5, 9, 9), (9, 5, 9), (HIGHEST_EPOCH, 0, HIGHEST_EPOCH)] {
+        let (i, r) = run(honest(1).with_lowest_epoch(i), honest(2).with_lowest_epoch(r));
+        let (a, b) = (i.session.unwrap(), r.session.unwrap());
+        assert_agreed(&a, &b);
+        assert_eq!(a.epoch(), expected);
+    }
+    let (i, r) = errors(honest(1), honest(2).with_lowest_epoch(HIGHEST_EPOCH + 1));
+    assert_eq!(i, HandshakeError::EpochsExhausted);
+    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::Malformed));
+}
+
+#[test]
+fn sessions_are_renewed_by_time_and_count() {
+    let limits = SessionLimits { age_ms: 1000, records: 50 };
+    let (i, _) = run(honest(1).with_session_limits(limits), honest(2));
+    let session = i.session.unwrap();
+    assert_eq!(session.rekey_due(1, 0), None);
+    assert_eq!(session.rekey_due(1000, 49), None, "it began at 1");
+    assert_eq!(session.rekey_due(1001, 0), Some(Renewal::Age));
+    assert_eq!(session.rekey_due(1, 50), Some(Renewal::Use));
+}
+
+/// Each start has ephemeral keys of its own: an old session's static keys and messages open nothing.
+#[test]
+fn every_handshake_has_new_keys_and_a_new_transcript() {
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..20 {
+        let (mut i, first) = crate::Initiator::start(honest(1), at(0)).unwrap();
+        let mut r = crate::Responder::new(honest(2)).unwrap();
+        let mut to_r = Some(first);
+        let mut sessions = Vec::new();
+        let mut take = |step| match step {
+            crate::Step::Done { session, send } => {
+                sessions.push(*session);
+                send
+            }
+            crate::Step::Send(sent) => Some(sent),
+            other => panic!("{other:?}"),
+        };
+        while let Some(sent) = to_r {
+            to_r = take(r.handle(&sent, at(1))).and_then(|answer| take(i.handle(&answer, at(1))));
+        }
+        assert_agreed(&sessions[0], &sessions[1]);
+        assert!(seen.insert(*sessions[0].transcript()));
+        assert!(super::parties::keys(&sessions[0]).into_iter().all(|key| seen.insert(key)));
+    }
+    let _ = HONEST;
+}

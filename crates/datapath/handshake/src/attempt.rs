@@ -45,7 +45,8 @@ pub enum Step {
         /// The message.
         send: Option<Vec<u8>>,
     },
-    /// Report the error, and send this message, if there is one. Begin a new handshake later.
+    /// Report the error, and send this message, if there is one. Begin a new handshake later. After
+    /// [`Step::Done`], drop the session: the initiator never used it.
     Failed {
         /// The error.
         error: HandshakeError,

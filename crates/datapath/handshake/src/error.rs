@@ -16,6 +16,8 @@ pub enum Awaited {
     Evidence,
     /// Initiator: message 6, the responder's confirmation.
     Confirmation,
+    /// Responder: the first use of the session, which shows that message 6 arrived.
+    Use,
     /// The handshake is over.
     Nothing,
 }
@@ -28,6 +30,7 @@ impl std::fmt::Display for Awaited {
             Self::Identity => "the initiator's key",
             Self::Evidence => "the peer's evidence",
             Self::Confirmation => "the P4 VM's confirmation",
+            Self::Use => "the initiator's first use of the session",
             Self::Nothing => "nothing",
         })
     }

@@ -157,3 +157,71 @@ impl Channel {
         Some(plain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::Curve;
+
+    fn begun() -> (Noise, Vec<u8>, Noise, Vec<u8>) {
+        let key = |n| StaticKey::on(Curve::X25519, Secret::from_bytes([n; 32]));
+        let seed = |n| Secret::from_bytes([n; 32]);
+        let (i, first) = Noise::begin(key(1), seed(2), b"prologue".to_vec()).unwrap();
+        let (r, second) = Noise::answer(key(3), seed(4), b"prologue".to_vec(), &first).unwrap();
+        (i, first, r, second)
+    }
+
+    #[test]
+    fn a_refused_message_changes_nothing() {
+        let (mut i, _, mut r, second) = begun();
+        for n in 0..second.len() {
+            let mut changed = second.clone();
+            changed[n] ^= 1;
+            assert!(i.read(&changed).is_none(), "byte {n}");
+            assert!(i.read(&second[..n]).is_none(), "cut at {n}");
+        }
+        assert!(i.read(&second).is_some());
+        let (a, third) = i.finish().unwrap();
+        let third = third.unwrap();
+        for n in 0..third.len() {
+            let mut changed = third.clone();
+            changed[n] ^= 1;
+            assert!(r.read(&changed).is_none(), "byte {n}");
+            assert!(r.read(&third[..n]).is_none(), "cut at {n}");
+        }
+        assert!(r.read(&third).is_some());
+        let (b, _) = r.finish().unwrap();
+        assert_eq!(a.hash(), b.hash());
+    }
+
+    /// Why [`Noise::read`] builds the state again. If this fails, a later `snow` restores its cipher, too.
+    #[test]
+    fn snow_alone_loses_the_genuine_message() {
+        let (mut i, _, mut r, second) = begun();
+        i.read(&second).unwrap();
+        let third = i.finish().unwrap().1.unwrap();
+        let mut changed = third.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        assert!(r.state.read_message(&changed, &mut []).is_err());
+        assert!(r.state.read_message(&third, &mut []).is_err(), "the genuine message is unreadable");
+        r.rewind();
+        assert!(r.read(&third).is_some());
+    }
+
+    #[test]
+    fn a_rebuilt_state_sends_the_same_messages() {
+        let (i, first, r, second) = begun();
+        assert_eq!(i.origin.build().unwrap().1, first);
+        assert_eq!(r.origin.build().unwrap().1, second);
+    }
+
+    #[test]
+    fn payloads_and_points_of_small_order_are_refused() {
+        let key = || StaticKey::on(Curve::X25519, Secret::from_bytes([1; 32]));
+        let seed = || Secret::from_bytes([2; 32]);
+        let (_, first, ..) = begun();
+        for message in [[first.as_slice(), b"x"].concat(), vec![0; 32], first[..31].to_vec(), Vec::new()] {
+            assert!(Noise::answer(key(), seed(), Vec::new(), &message).is_none());
+        }
+    }
+}

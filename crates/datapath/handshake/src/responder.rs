@@ -23,15 +23,18 @@ enum State {
     Answered(Box<Noise>),
     /// Sent message 4.
     Introduced(Box<Introduced>),
-    /// Sent message 6 or a refusal, which may have to be repeated.
+    /// Sent message 6.
+    Agreed,
+    /// Failed, or the initiator uses the session.
     Over,
 }
 
-/// The party that answers a handshake. Each is for one attempt: after [`Step::Done`] or [`Step::Failed`] the
-/// caller makes another one for the next attempt.
+/// The party that answers a handshake. Each is for one attempt: after [`Step::Failed`], or the first use of the
+/// session, the caller makes another one for the next attempt.
 ///
-/// The caller keeps it after [`Step::Done`], until the peer uses the session or another attempt begins: it
-/// repeats the last message if that was lost.
+/// After [`Step::Done`] the initiator may not have message 6 yet. The caller keeps the responder, which repeats
+/// the message, and older keys until it calls [`Responder::used`]. Without that the handshake fails in the end,
+/// and the session is void.
 pub struct Responder {
     attempt: Attempt,
     state: State,
@@ -68,7 +71,15 @@ impl Responder {
             State::Listening(_) => Awaited::Beginning,
             State::Answered(_) => Awaited::Identity,
             State::Introduced(_) => Awaited::Evidence,
+            State::Agreed => Awaited::Use,
             State::Over => Awaited::Nothing,
+        }
+    }
+
+    /// Ends the handshake after [`Step::Done`]: something authenticated under the session's keys.
+    pub fn used(&mut self) {
+        if matches!(self.state, State::Agreed) {
+            self.state = State::Over;
         }
     }
 
@@ -202,14 +213,16 @@ impl Responder {
                 return (State::Over, self.attempt.fail(error, channel, bytes, now));
             }
         };
-        let step = match self.conclude(&mut introduced, &peer, now) {
+        match self.conclude(&mut introduced, &peer, now) {
             Ok((sent, session)) => {
                 self.attempt.schedule.sent(&sent, bytes, now.steady_ms);
-                Step::Done { session, send: Some(sent) }
+                (State::Agreed, Step::Done { session, send: Some(sent) })
             }
-            Err(error) => self.attempt.fail(error, Some(&mut introduced.exchange.channel), bytes, now),
-        };
-        (State::Over, step)
+            Err(error) => {
+                let channel = Some(&mut introduced.exchange.channel);
+                (State::Over, self.attempt.fail(error, channel, bytes, now))
+            }
+        }
     }
 
     fn conclude(

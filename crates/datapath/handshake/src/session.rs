@@ -36,7 +36,7 @@ pub struct SessionLimits {
 }
 
 impl Default for SessionLimits {
-    /// An hour, and 2^32 records, NIST's limit for one key of AES-GCM.
+    /// An hour, and 2^32 records, far below what AES-GCM allows with counted nonces.
     fn default() -> Self {
         Self { age_ms: 3_600_000, records: 1 << 32 }
     }

@@ -41,6 +41,9 @@ fn run(
             }
             seen[usize::from(n)] += 1;
         }
+        if i.session.is_some() {
+            r.machine.used();
+        }
         now += 50;
         flying.extend(i.poll(at(now)).map(|sent| (Role::Responder, sent)));
         flying.extend(r.poll(at(now)).map(|sent| (Role::Initiator, sent)));
@@ -55,12 +58,15 @@ fn check((i, r, _): &(Party, Party, Vec<u8>), n: u8, what: &str) -> bool {
     match (&i.session, &r.session) {
         (Some(a), Some(b)) => {
             assert_agreed(a, b);
+            assert!(i.error.is_none() && r.error.is_none(), "{what}: a session and an error");
             true
         }
         (None, Some(_)) => {
             let lost =
                 matches!(i.error, Some(HandshakeError::TimedOut { waiting_for: Awaited::Confirmation, .. }));
             assert!(lost && n == number::CONFIRMATION, "{what}: {:?}", i.error);
+            let unused = HandshakeError::TimedOut { waiting_for: Awaited::Use, ignored: 0, last: None };
+            assert_eq!(r.error, Some(unused), "{what}");
             false
         }
         (Some(_), None) => panic!("{what}: the initiator has a session alone"),

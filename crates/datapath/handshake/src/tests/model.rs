@@ -170,24 +170,26 @@ fn ignored_messages_change_nothing() {
 fn a_time_limit_ends_each_state_with_its_name() {
     let mut path: Vec<Edge> = Vec::new();
     let awaited = [
-        (Some(Awaited::Answer), None),
-        (Some(Awaited::Answer), Some(Awaited::Identity)),
-        (Some(Awaited::Evidence), Some(Awaited::Identity)),
-        (Some(Awaited::Evidence), Some(Awaited::Evidence)),
-        (Some(Awaited::Confirmation), Some(Awaited::Evidence)),
-        (Some(Awaited::Confirmation), None),
+        (Awaited::Answer, Awaited::Identity),
+        (Awaited::Evidence, Awaited::Identity),
+        (Awaited::Evidence, Awaited::Evidence),
+        (Awaited::Confirmation, Awaited::Evidence),
+        (Awaited::Confirmation, Awaited::Use),
     ];
-    for (step, (of_initiator, of_responder)) in awaited.into_iter().enumerate() {
-        for (n, expected) in [(1, of_initiator), (3, of_responder)] {
-            let mut node = Node::after(&path);
-            assert_eq!(node.take(&Edge::TimeOut(n)), expected.is_some());
-            match (&node.parties[n].error, expected) {
-                (Some(HandshakeError::TimedOut { waiting_for, .. }), Some(e)) => assert_eq!(*waiting_for, e),
-                (error, expected) => assert!(error.is_none() && expected.is_none(), "{error:?}"),
-            }
-        }
-        let node = Node::after(&path);
+    let deliver = |path: &mut Vec<Edge>| {
+        let (node, step) = (Node::after(path), path.len());
         let due = node.sent.iter().rfind(|m| m[4] as usize == step + 1).expect("sent");
         path.push(Edge::Deliver(if step % 2 == 0 { 3 } else { 1 }, Rc::clone(due)));
+    };
+    for (of_initiator, of_responder) in awaited {
+        deliver(&mut path);
+        for (n, expected) in [(1, of_initiator), (3, of_responder)] {
+            let mut node = Node::after(&path);
+            assert!(node.take(&Edge::TimeOut(n)));
+            match &node.parties[n].error {
+                Some(HandshakeError::TimedOut { waiting_for, .. }) => assert_eq!(*waiting_for, expected),
+                error => panic!("{error:?} instead of {expected:?}"),
+            }
+        }
     }
 }

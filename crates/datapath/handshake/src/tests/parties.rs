@@ -134,6 +134,13 @@ impl Machine {
         }
     }
 
+    pub(super) fn used(&mut self) {
+        match self {
+            Self::Initiator(_) => {}
+            Self::Responder(machine) => machine.used(),
+        }
+    }
+
     pub(super) fn awaits(&self) -> Awaited {
         match self {
             Self::Initiator(machine) => machine.awaits(),
@@ -167,7 +174,8 @@ impl Party {
                 send
             }
             Step::Failed { error, send } => {
-                assert!(self.session.is_none() && self.error.is_none(), "a second result");
+                let unused = matches!(error, HandshakeError::TimedOut { waiting_for: Awaited::Use, .. });
+                assert!(self.session.is_some() == unused && self.error.is_none(), "a second result");
                 assert!(error.to_string().len() > 20, "an error without an explanation: {error}");
                 self.error = Some(error);
                 send

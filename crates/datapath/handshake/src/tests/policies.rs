@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::parties::{
-    HONEST, HOSTILE, HonestImage, NoTee, Party, Tee, assert_agreed, at, attested, binding, key,
-};
+use super::parties::{HOSTILE, HonestImage, NoTee, Party, Tee, assert_agreed, at, attested, binding, key};
 use crate::binding::Role;
 use crate::config::Config;
 use crate::crypto::Curve;
@@ -199,5 +197,4 @@ fn every_handshake_has_new_keys_and_a_new_transcript() {
         assert!(seen.insert(*sessions[0].transcript()));
         assert!(super::parties::keys(&sessions[0]).into_iter().all(|key| seen.insert(key)));
     }
-    let _ = HONEST;
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
 pub(crate) const LAYERS: [&[&str]; 8] = [
     &["abi", "frame", "mailbox", "need", "plot", "ovsdb", "testbed", "log", "lint"],
-    &["console", "channel", "seal", "bpf", "p4", "afxdp", "control", "demo"],
+    &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo"],
     &["mediator", "runtime", "agent", "stf", "xsk-relay"],
     &["config"],
     &["attach", "install"],

@@ -1,7 +1,8 @@
-//! Common layout of info page and log page: sealed records in memory that a user VM and a P4 VM share.
+//! Common layout of info page, log page and handshake page: records in memory that a user VM and a P4 VM
+//! share. Those of the first two are sealed.
 //!
 //! A page is a [`PageHeader`] and a ring of slots of one size; integers are little-endian.
-//! [`crate::info_page`] and [`crate::log_page`] define the two kinds.
+//! [`crate::info_page`], [`crate::log_page`] and [`crate::handshake_page`] define the kinds.
 //!
 //! ```text
 //!  0                    PageHeader (64 bytes)
@@ -19,7 +20,7 @@
 //! A virtual machine reaches its pages through an ivshmem BAR, a process through a file: page sizes
 //! are powers of two.
 
-/// Version of the layout of both pages.
+/// Version of the layout of pages.
 pub const PAGE_VERSION: u32 = 1;
 
 /// Bytes of the authentication tag of AES-256-GCM.

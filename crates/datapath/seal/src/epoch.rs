@@ -6,6 +6,8 @@
 //! at least the current real time in nanoseconds, so that it still grows if the stored one is lost.
 //! Its lowest 20 bits are random: a machine restored from an image, including its clock, most likely
 //! takes another number.
+//!
+//! With a session of a handshake none of this is needed: its key is new, and its epoch agreed upon.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -121,6 +123,17 @@ impl Epoch {
         }
         let from = floor.max(Now::read().real_ns.min(HIGHEST_FLOOR));
         Ok(Self { number: from + (random()? & RANDOM), _lock: None })
+    }
+
+    /// Takes the epoch of a session, for a writer that begins with it: after its start, or its peer's.
+    /// Neither storage nor clock nor host has a part in it: the session's key is new, and both ends agreed
+    /// on a number above every epoch that either of them has seen.
+    ///
+    /// Take it once for each session: the sealer consumes it. A writer that goes on when a session is
+    /// renewed keeps its epoch and rotates the key.
+    #[must_use]
+    pub const fn from_session(number: u64) -> Self {
+        Self { number, _lock: None }
     }
 
     /// Returns its number.

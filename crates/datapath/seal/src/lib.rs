@@ -3,8 +3,8 @@
 //! A tenant's user VM and P4 VM communicate through memory that the cloud owns. With this crate each
 //! can trust what it reads there: the cloud can stop the communication, but not forge it.
 //!
-//! * [`TenantKey`]: the 32 bytes that both ends hold; from a file that only its owner may read, until
-//!   attestation delivers keys.
+//! * [`TenantKey`]: the 32 bytes that both ends hold; from a file that only its owner may read, or from a
+//!   session of `p4shield-handshake` ([`Epoch::from_session`]).
 //! * [`KeyRing`]: the current key of a VM and, for a while after a rotation, the previous one; [`KeyFile`]:
 //!   a key file that may be replaced while its reader runs.
 //! * [`Epoch`]: the number of one start of a writer. Epochs only grow, also across crashes, and each

@@ -29,12 +29,12 @@ enum State {
     Over,
 }
 
-/// The party that answers a handshake. Each is for one attempt: after [`Step::Failed`], or the first use of the
-/// session, the caller makes another one for the next attempt.
+/// The party that answers a handshake. Each is for one attempt: after [`Step::Failed`], or the first use of
+/// the session, the caller makes another one for the next attempt.
 ///
-/// After [`Step::Done`] the initiator may not have message 6 yet. The caller keeps the responder, which repeats
-/// the message, and older keys until it calls [`Responder::used`]. Without that the handshake fails in the end,
-/// and the session is void.
+/// After [`Step::Done`] the initiator may not have message 6 yet. The caller keeps the responder, which
+/// repeats the message, and older keys until it calls [`Responder::used`]. Without that the handshake fails
+/// in the end, and the session is void.
 pub struct Responder {
     attempt: Attempt,
     state: State,

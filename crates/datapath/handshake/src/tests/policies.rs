@@ -70,6 +70,27 @@ fn another_key_than_the_pinned_one_is_refused() {
     assert!(i.session.is_none() && r.session.is_none());
 }
 
+/// The host answers faster than the P4 VM, with a key of its own.
+#[test]
+fn a_false_answer_does_not_displace_the_pinned_one() {
+    let genuine = key(CURVE, 2).public();
+    let (mut i, first) =
+        Party::new(Role::Initiator, without_tee(1, Trust::attested().and_pinned(genuine)), 1, at(0));
+    let responder = Config { trust: Trust::pinned(key(CURVE, 1).public()), ..honest(2) };
+    let (mut r, _) = Party::new(Role::Responder, responder, 2, at(0));
+    let (mut host, _) = Party::new(Role::Responder, without_tee(9, Trust::unverified()), 9, at(0));
+    let first = first.unwrap();
+    let false_answer = host.handle(&first, at(1)).unwrap();
+    assert_eq!(i.handle(&false_answer, at(1)), None);
+    let mut to_r = Some(first);
+    while let Some(sent) = to_r {
+        to_r = r.handle(&sent, at(1)).and_then(|answer| i.handle(&answer, at(1)));
+    }
+    let session = i.session.unwrap();
+    assert_agreed(&session, &r.session.unwrap());
+    assert!(session.standing().is_pinned() && session.standing().is_attested());
+}
+
 #[test]
 fn evidence_of_another_image_is_refused_by_either() {
     let hostile = |seed| honest(seed).with_prover(Arc::new(Tee(HOSTILE)));

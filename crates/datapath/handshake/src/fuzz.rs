@@ -83,7 +83,7 @@ pub fn host(script: &[u8]) {
     if let Some(a) = of_i {
         let b = of_r.expect("the responder finishes first");
         assert_eq!((a.transcript(), a.epoch()), (b.transcript(), b.epoch()));
-        assert_eq!(a.keys().records.expose(), b.keys().records.expose());
+        assert_eq!(a.records_key().expose(), b.records_key().expose());
     }
 }
 

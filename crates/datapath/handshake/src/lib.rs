@@ -10,7 +10,7 @@
 //!   its peer. This crate knows no kind of evidence.
 //! * [`Session`]: keys, epoch, transcript and the peer's standing, with the time for the next handshake.
 //! * [`stream`]: messages on a TCP or vsock connection. In shared memory, `p4shield-channel` has the
-//!   handshake page.
+//!   handshake page. [`StreamSealer`] and [`StreamOpener`] seal what follows the handshake on a stream.
 //!
 //! # Protocol
 //!
@@ -40,6 +40,7 @@ mod message;
 mod noise;
 mod responder;
 mod schedule;
+mod sealed_stream;
 mod secret;
 mod session;
 pub mod stream;
@@ -56,6 +57,7 @@ pub use initiator::Initiator;
 pub use key::{PublicKey, StaticKey};
 pub use message::{EVIDENCE_LIMIT, MESSAGE_LIMIT};
 pub use responder::Responder;
+pub use sealed_stream::{CONTENTS_LIMIT, SealedStreamError, StreamOpener, StreamSealer};
 pub use secret::{KEY_SIZE, Secret};
-pub use session::{Renewal, Session, SessionKeys, SessionLimits};
+pub use session::{Renewal, Session, SessionLimits};
 pub use trust::Trust;

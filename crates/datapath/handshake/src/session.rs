@@ -9,21 +9,18 @@ use crate::evidence::Standing;
 use crate::hole::Hole;
 use crate::key::PublicKey;
 use crate::message::Introduction;
+use crate::sealed_stream::{StreamOpener, StreamSealer};
 use crate::secret::{KEY_SIZE, Secret};
 
 /// Highest epoch of a session, far above the nanoseconds of any clock. It leaves room for later ones.
 pub(crate) const HIGHEST_EPOCH: u64 = 1 << 63;
 
 /// Keys of a session. Each is independent of the others.
-#[derive(Clone, Debug)]
-pub struct SessionKeys {
-    /// The key of the VM's records in place of a key file: `p4shield-seal` derives from it the keys of
-    /// information (user VM to P4 VM), of the log and of packet digests (P4 VM to user VM).
-    pub records: Secret,
-    /// Key of the stream from the initiator to the P4 VM.
-    pub to_p4vm: Secret,
-    /// Key of the stream from the P4 VM to the initiator.
-    pub from_p4vm: Secret,
+#[derive(Debug)]
+pub(crate) struct SessionKeys {
+    pub(crate) records: Secret,
+    pub(crate) to_p4vm: Secret,
+    pub(crate) from_p4vm: Secret,
 }
 
 /// When a session has to be replaced by a new handshake.
@@ -65,6 +62,7 @@ pub struct Session {
     transcript: [u8; 32],
     epoch: u64,
     keys: SessionKeys,
+    is_stream_taken: bool,
 }
 
 /// Transcript, keys and epoch, which both parties compute from the same values.
@@ -130,7 +128,18 @@ impl Agreement {
             from_p4vm: self.key(b"stream from P4 VM"),
         };
         let (transcript, epoch) = (self.transcript, self.epoch);
-        Session { role, binding, peer, standing, began_ms, limits, transcript, epoch, keys }
+        Session {
+            role,
+            binding,
+            peer,
+            standing,
+            began_ms,
+            limits,
+            transcript,
+            epoch,
+            keys,
+            is_stream_taken: false,
+        }
     }
 }
 
@@ -171,9 +180,29 @@ impl Session {
         &self.standing
     }
 
-    /// Returns the keys.
+    /// Returns the key of the VM's records, in place of a key file: `p4shield-seal` derives from it the keys
+    /// of information (user VM to P4 VM), of the log and of packet digests (P4 VM to user VM).
     #[must_use]
-    pub const fn keys(&self) -> &SessionKeys {
+    pub const fn records_key(&self) -> &Secret {
+        &self.keys.records
+    }
+
+    /// Takes this party's ends of the sealed stream: what it sends, and what it receives. Once only, because
+    /// a second pair would number its messages from 0, too.
+    pub fn take_stream(&mut self) -> Option<(StreamSealer, StreamOpener)> {
+        if std::mem::replace(&mut self.is_stream_taken, true) {
+            return None;
+        }
+        let SessionKeys { to_p4vm, from_p4vm, .. } = &self.keys;
+        let (sends, receives) = match self.role {
+            Role::Initiator => (to_p4vm, from_p4vm),
+            Role::Responder => (from_p4vm, to_p4vm),
+        };
+        Some((StreamSealer::new(sends), StreamOpener::new(receives)))
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn keys(&self) -> &SessionKeys {
         &self.keys
     }
 

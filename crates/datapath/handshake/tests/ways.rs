@@ -71,7 +71,7 @@ fn through_a_page(lowest: (u64, u64), wipes: &[u64]) -> (Session, Session) {
 }
 
 fn key(session: &Session) -> TenantKey {
-    TenantKey::from_bytes(*session.keys().records.expose())
+    TenantKey::from_bytes(*session.records_key().expose())
 }
 
 #[test]
@@ -133,8 +133,16 @@ fn a_handshake_runs_on_a_stream_in_any_pieces() {
                 }
             }
         }
-        let (a, b) = (workstation.expect("a session"), p4vm.expect("a session"));
+        let (mut a, mut b) = (workstation.expect("a session"), p4vm.expect("a session"));
         assert_eq!(a.transcript(), b.transcript());
-        assert_eq!(a.keys().to_p4vm.expose(), b.keys().to_p4vm.expose());
+        let (mut to_p4vm, mut from_p4vm) = a.take_stream().expect("the first time");
+        let (mut to_workstation, mut from_workstation) = b.take_stream().expect("the first time");
+        let bundle = to_p4vm.seal(b"bundle", true).expect("it fits");
+        assert_eq!(from_workstation.open(&bundle), Ok((b"bundle".to_vec(), true)));
+        let loaded = to_workstation.seal(b"loaded", true).expect("it fits");
+        assert_eq!(from_p4vm.open(&loaded), Ok((b"loaded".to_vec(), true)));
+        assert!(a.take_stream().is_none() && b.take_stream().is_none(), "once");
+        // What a party sends does not open as what it receives.
+        assert!(to_p4vm.seal(b"more", false).is_err());
     }
 }

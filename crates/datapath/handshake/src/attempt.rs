@@ -208,15 +208,15 @@ impl Attempt {
         Box::new(agreement.session(self.role, *binding, peer, now.steady_ms, *session_limits))
     }
 
-    /// Ends with `error`; tells the peer, with whom `exchange` has keys, if the reason concerns it.
+    /// Ends with `error`, and reports it to the peer, with whom `channel` has keys, if it concerns the peer.
     pub(crate) fn fail(
         &mut self,
         error: HandshakeError,
-        channel: Option<&mut Channel>,
+        channel: &mut Channel,
         answered: &[u8],
         now: Now,
     ) -> Step {
-        let sealed = error.reason().zip(channel).and_then(|(reason, c)| c.seal(&refusal(reason)).ok());
+        let sealed = error.reason().and_then(|reason| channel.seal(&refusal(reason)).ok());
         let send = sealed.map(|body| self.message(number::REFUSAL, &body));
         if let Some(send) = &send {
             self.schedule.sent(send, answered, now.steady_ms);

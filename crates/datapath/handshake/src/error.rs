@@ -200,7 +200,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns the reason that the peer is told, if it is told.
+    /// Returns the reason that this party reports to the peer, if any.
     pub(crate) const fn reason(&self) -> Option<RefusalReason> {
         match self {
             Self::EvidenceRefused(_) => Some(RefusalReason::Evidence),

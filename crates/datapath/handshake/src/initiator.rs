@@ -171,11 +171,11 @@ impl Initiator {
             Ok(Some(introduction)) => introduction,
             Ok(None) => return (State::Identified(exchange), self.attempt.ignore(Ignored::Forged)),
             Err(error) => {
-                return (State::Over, self.attempt.fail(error, Some(&mut exchange.channel), bytes, now));
+                return (State::Over, self.attempt.fail(error, &mut exchange.channel, bytes, now));
             }
         };
         match self.conclude(&mut exchange, &introduction, now) {
-            Err(error) => (State::Over, self.attempt.fail(error, Some(&mut exchange.channel), bytes, now)),
+            Err(error) => (State::Over, self.attempt.fail(error, &mut exchange.channel, bytes, now)),
             Ok((sent, agreement, session)) if self.attempt.config.hole.is(Hole::EarlyRelease) => {
                 drop(agreement);
                 (State::Over, Step::Done { session, send: Some(sent) })

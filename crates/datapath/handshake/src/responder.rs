@@ -184,7 +184,7 @@ impl Responder {
                 let introduced = Box::new(Introduced { exchange, own });
                 (State::Introduced(introduced), self.attempt.send(sent, bytes, now))
             }
-            Err(error) => (State::Over, self.attempt.fail(error, Some(&mut exchange.channel), bytes, now)),
+            Err(error) => (State::Over, self.attempt.fail(error, &mut exchange.channel, bytes, now)),
         }
     }
 
@@ -209,7 +209,7 @@ impl Responder {
             Ok(Some(peer)) => peer,
             Ok(None) => return (State::Introduced(introduced), self.attempt.ignore(Ignored::Forged)),
             Err(error) => {
-                let channel = Some(&mut introduced.exchange.channel);
+                let channel = &mut introduced.exchange.channel;
                 return (State::Over, self.attempt.fail(error, channel, bytes, now));
             }
         };
@@ -219,7 +219,7 @@ impl Responder {
                 (State::Agreed, Step::Done { session, send: Some(sent) })
             }
             Err(error) => {
-                let channel = Some(&mut introduced.exchange.channel);
+                let channel = &mut introduced.exchange.channel;
                 (State::Over, self.attempt.fail(error, channel, bytes, now))
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 ///
 /// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
 pub(crate) const LAYERS: [&[&str]; 8] = [
-    &["abi", "frame", "mailbox", "need", "plot", "ovsdb", "testbed", "log", "lint"],
+    &["abi", "attest", "frame", "mailbox", "need", "plot", "ovsdb", "testbed", "log", "lint"],
     &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo"],
     &["mediator", "runtime", "agent", "stf", "xsk-relay"],
     &["config"],
@@ -20,8 +20,9 @@ pub(crate) const LAYERS: [&[&str]; 8] = [
 /// Crates that are preloaded into a cloud's switch.
 pub(crate) const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
 
-/// Crates with a compiler, a verifier, a JIT or a sandbox in them, which no switch library contains.
-pub(crate) const HEAVY: [&str; 5] = ["p4", "bpf", "runtime", "stf", "daemon"];
+/// Crates with a compiler, a verifier, a JIT, a sandbox or attestation in them, which no switch library
+/// contains.
+pub(crate) const HEAVY: [&str; 6] = ["attest", "p4", "bpf", "runtime", "stf", "daemon"];
 
 /// Dependencies that do not point to a lower layer.
 pub(crate) fn upward() -> Vec<String> {

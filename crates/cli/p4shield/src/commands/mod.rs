@@ -13,6 +13,7 @@ mod identity;
 mod key;
 mod keygen;
 mod p4vm;
+mod policy;
 mod program_state;
 mod reload;
 mod test;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Keygen(keygen::Args),
     Key(key::Args),
     Verify(verify::Args),
+    Policy(policy::Args),
     #[command(hide = true)]
     VerifyChild(verify::Child),
     Run(host::Run),
@@ -66,6 +68,7 @@ impl Command {
             Self::Keygen(a) => a.run(),
             Self::Key(a) => a.run(),
             Self::Verify(a) => a.run(),
+            Self::Policy(a) => a.run(),
             Self::VerifyChild(a) => a.run(),
             Self::Run(a) => a.run(),
             Self::Status(a) => a.run(),

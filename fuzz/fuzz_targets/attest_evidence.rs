@@ -1,0 +1,4 @@
+//! Encoded evidence.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_attest::fuzz::evidence(bytes));

@@ -1,0 +1,4 @@
+//! A quote of TDX; collateral.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_attest::fuzz::tdx(bytes));

@@ -73,7 +73,7 @@ impl Tdx {
     }
 }
 
-/// Finds the reason why `dcap-qvl` refuses a quote, of which it says so in words only. The tests cause each
+/// Finds the reason why `dcap-qvl` refuses a quote, which it gives in words only. The tests cause most
 /// of them; words that another version changes make a refusal of another kind, never an acceptance.
 fn refusal(whole: String, cause: &str) -> Refusal {
     match cause {

@@ -12,14 +12,15 @@ help: ## Show this text
 setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
 
-build: setup ## Build the release binary, and the libraries that switches load
+build: setup ## Build the release binary, the libraries that switches load, and the program of virtual machines
 	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk \
 	  -p p4shield-attach-inline
+	scripts/p4vm.sh "$(RELEASE)/static"
 
 build-dev: build
 	cargo build --release --locked -p p4shield-dev
 
-demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds)
+demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm")
 	$(RELEASE)/p4shield-dev demo $(DEMO)
 
 test: setup ## Run every test

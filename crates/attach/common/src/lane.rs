@@ -29,18 +29,28 @@ enum LaneCommand<P> {
     Bind(Vec<VmRef>),
     /// Replaces the tenants by a mediator that knows the new ones, and the port's description.
     Tenants(Mediator<P>, PortSpec),
-    /// Requests the reason why a tenant's channel was detached.
-    Explain(usize),
+    /// Requests the reason why the mediator detached a tenant's channel, which has this number.
+    Explain(usize, u32),
 }
 
 /// An event that a lane reports to the control thread.
 enum LaneEvent<P> {
     /// The mediator detached a tenant's channel.
-    Fault(usize, P4VmFault),
+    Fault(ChannelLoss),
     /// The lane uses a new mediator, with these counters.
     Adopted(Arc<Counters>),
     /// A mediator that holds no packets any more, for the control thread to free.
     Retired(Box<Mediator<P>>),
+}
+
+/// Why a mediator detached a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChannelLoss {
+    /// The tenant's index.
+    pub(crate) tenant: usize,
+    /// The channel's number. The tenant may have another channel by now.
+    pub(crate) number: u32,
+    pub(crate) fault: P4VmFault,
 }
 
 /// A lane. The thread that polls the queue uses it; it may be another thread at each poll.
@@ -229,10 +239,10 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 LaneCommand::DeferIngress(vms) => self.mediator.defer_ingress(&vms),
                 LaneCommand::Bind(vms) => self.mediator.bind(&vms),
                 LaneCommand::Tenants(mediator, spec) => self.change_tenants(mediator, spec),
-                LaneCommand::Explain(tenant) => {
+                LaneCommand::Explain(tenant, number) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
                         // An error means that the session ended.
-                        let _ = self.events.send(LaneEvent::Fault(tenant, fault));
+                        let _ = self.events.send(LaneEvent::Fault(ChannelLoss { tenant, number, fault }));
                     }
                 }
             }
@@ -332,11 +342,12 @@ pub(crate) trait LaneControl: Send {
     /// Replaces the tenants, which were those of `before`, and the port's description. Tenants that are gone
     /// lose their channels.
     fn tenants(&self, before: &Config, config: &Config, spec: PortSpec);
-    /// Requests the reason why a tenant's channel was detached; [`Self::faults`] returns it later.
-    fn explain(&self, tenant: usize);
+    /// Requests the reason why the mediator detached the tenant's channel of this number;
+    /// [`Self::faults`] returns it later.
+    fn explain(&self, tenant: usize, number: u32);
     /// Returns the faults reported since the last call. [`Self::counters`] are those of the present
     /// mediator from then on.
-    fn faults(&mut self) -> Vec<(usize, P4VmFault)>;
+    fn faults(&mut self) -> Vec<ChannelLoss>;
     /// Returns the packet counters.
     fn counters(&self) -> &Counters;
     /// Returns the number of the thread that polls the lane, once one has.
@@ -375,13 +386,13 @@ impl<P: Packet + Send> LaneControl for LaneHandle<P> {
         self.poster.post(LaneCommand::Tenants(checked(Mediator::successor(config, before)), spec));
     }
 
-    fn explain(&self, tenant: usize) {
-        self.poster.post(LaneCommand::Explain(tenant));
+    fn explain(&self, tenant: usize, number: u32) {
+        self.poster.post(LaneCommand::Explain(tenant, number));
     }
 
-    fn faults(&mut self) -> Vec<(usize, P4VmFault)> {
+    fn faults(&mut self) -> Vec<ChannelLoss> {
         let fault = |said| match said {
-            LaneEvent::Fault(tenant, fault) => Some((tenant, fault)),
+            LaneEvent::Fault(loss) => Some(loss),
             LaneEvent::Adopted(counters) => {
                 self.counters = counters;
                 None

@@ -8,9 +8,11 @@
 
 mod adoption;
 mod judging;
+#[cfg(test)]
+mod tests;
 
 use crate::inline::LoadedEngine;
-use crate::lane::LaneControl;
+use crate::lane::{ChannelLoss, LaneControl};
 use crate::message::{
     Count, HeldChannel, LaneId, LibraryMessage, MAX_CORES, MAX_COUNTS, MAX_HELD, Notice, PacketMemory,
     PortId, PortInfo, QueueSide, UnownedCounts, cut,
@@ -390,10 +392,11 @@ impl Registry {
     pub(crate) fn check_faults(&mut self) {
         let mut reports = Vec::new();
         for (&lane, entry) in &mut self.lanes {
-            for (tenant, fault) in entry.control.faults() {
-                let Some(channel) = entry.channels.get_mut(tenant) else { continue };
-                channel.doorbell = None;
-                let Some(number) = channel.number.take() else { continue };
+            for ChannelLoss { tenant, number, fault } in entry.control.faults() {
+                // The daemon may have replaced the channel since.
+                let channel = entry.channels.get_mut(tenant).filter(|c| c.number == Some(number));
+                let Some(channel) = channel else { continue };
+                (channel.number, channel.doorbell) = (None, None);
                 let why = cut(&chain(&fault));
                 // `lane_due` numbers tenants below 65536.
                 reports.push(LibraryMessage::Fault { lane, tenant: tenant as u16, channel: number, why });
@@ -404,10 +407,10 @@ impl Registry {
                 let faults = counted.faults.get();
                 if faults != channel.faults {
                     channel.faults = faults;
-                    ask.push(tenant);
+                    ask.extend(channel.number.map(|number| (tenant, number)));
                 }
             }
-            ask.into_iter().for_each(|tenant| entry.control.explain(tenant));
+            ask.into_iter().for_each(|(tenant, number)| entry.control.explain(tenant, number));
         }
         reports.into_iter().for_each(|r| self.send(r));
     }

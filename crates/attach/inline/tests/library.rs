@@ -26,7 +26,14 @@ fn programs() -> LoadedPrograms {
     let (programs, reply) = InlineLibrary::load().unwrap().create(Geometry::default(), hello(), Vec::new());
     assert!(matches!(reply, Reply::Hello { .. }), "{reply:?}");
     let mut programs = programs.unwrap();
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys: KeysSent::default() };
+    let vm = Request::SetVm {
+        vm: 0,
+        name: "web".into(),
+        info: false,
+        log: false,
+        handshake: None,
+        keys: KeysSent::default(),
+    };
     assert_eq!(programs.execute(vm, None, Vec::new()), Reply::Done);
     programs
 }

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use p4shield_demo::{Options, run};
-
+use clap::ValueEnum;
 use p4shield_console::{Exit, output, signals};
+use p4shield_demo::{Options, run};
+use p4shield_testbed::Guest;
+use p4shield_testbed::guest::p4vm_image;
 
 /// Show a P4 program guarding live traffic, and attack it
 ///
@@ -16,6 +18,7 @@ use p4shield_console::{Exit, output, signals};
 ///
 ///   p4shield-dev demo
 ///   p4shield-dev demo --quick --report /tmp/report
+///   p4shield-dev demo --compartment vm               the P4 VM is a virtual machine
 ///
 /// Exit code 1 if a claim does not hold.
 #[derive(Debug, clap::Args)]
@@ -24,9 +27,18 @@ pub(crate) struct Args {
     /// Shorter phases: under 30 seconds
     #[arg(long)]
     quick: bool,
+    /// What isolates the P4 VM; `vm` boots a virtual machine, by emulation where KVM runs no guest
+    #[arg(long, value_enum, default_value_t = Compartment::Process)]
+    compartment: Compartment,
     /// Folder of the report
     #[arg(long, value_name = "FOLDER", default_value = "report")]
     report: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compartment {
+    Process,
+    Vm,
 }
 
 const PROGRAM: &str = include_str!("../../../../examples/programs/tcp_guard.p4");
@@ -39,6 +51,7 @@ impl Args {
         let result = run(&Options {
             quick: self.quick,
             report: self.report,
+            image: (self.compartment == Compartment::Vm).then(image).transpose()?,
             program: PROGRAM.into(),
             interrupted: signals::stop_flag()?,
             say: |line| output::line(line),
@@ -47,4 +60,13 @@ impl Args {
         output::line(if result.held { "every claim held" } else { "a claim FAILED" });
         Ok(if result.held { Exit::Done } else { Exit::Failed })
     }
+}
+
+/// Builds the image of P4 VMs in virtual machines.
+fn image() -> anyhow::Result<PathBuf> {
+    if let Err(why) = Guest::usable() {
+        anyhow::bail!("the P4 VM cannot be a virtual machine here: {why}");
+    }
+    output::line("building the image of P4 VMs; the first time takes minutes");
+    Ok(p4vm_image()?)
 }

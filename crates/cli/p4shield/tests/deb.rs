@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use p4shield_testbed::guest::p4vm_program;
 use p4shield_testbed::process::find;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -40,6 +41,8 @@ fn build(folder: &Path) -> Vec<PathBuf> {
         let path = std::env::current_exe().unwrap().with_file_name(&library);
         std::fs::copy(path, built.join(&library)).unwrap();
     }
+    std::fs::create_dir(built.join("static")).unwrap();
+    std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/deb.sh");
     let mut command = Command::new(script);
     // Compression of unoptimised code would be most of the test.
@@ -79,7 +82,7 @@ fn packages_install_upgrade_and_leave_nothing_when_purged() {
     }
     let folder = p4shield_testbed::leftover::folder("deb").unwrap();
     let packages = build(folder.path());
-    assert_eq!(packages.len(), 6, "{packages:?}");
+    assert_eq!(packages.len(), 7, "{packages:?}");
     check_contents(&packages);
     // The script's processes end with the first process of its PID namespace, and its mounts with them.
     let toured = Command::new("unshare")

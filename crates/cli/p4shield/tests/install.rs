@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use p4shield_testbed::guest::p4vm_program;
+
 /// Runs a script of the repository.
 fn script(name: &str, arguments: &[&Path]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts").join(name);
@@ -41,6 +43,8 @@ fn what_is_installed_is_removed_and_nothing_else() {
         let path = std::env::current_exe().unwrap().with_file_name(&library);
         std::fs::copy(path, built.join(&library)).unwrap();
     }
+    std::fs::create_dir(built.join("static")).unwrap();
+    std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
     let others = root.join("usr/local/share/doc/other");
     std::fs::create_dir_all(&others).unwrap();
     std::fs::write(others.join("README"), "").unwrap();
@@ -53,6 +57,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
     for file in [
         "bin/p4shield",
         "lib/p4shield/libp4shield_dpdk.so",
+        "lib/p4shield/p4vm",
         "lib/systemd/system/p4shield.service",
         "share/man/man1/p4shield.1",
         "share/man/man1/p4shield-reload.1",

@@ -105,6 +105,7 @@ fn the_operators_tutorial_works_word_for_word() {
         .arg(source.join("crates/cli/p4shield/tests/tutorial.sh"))
         .env("P4SHIELD", binary)
         .env("LIBRARIES", own.parent().unwrap())
+        .env("P4VM", p4shield_testbed::guest::p4vm_program().unwrap())
         .env("SOURCE", &source)
         .env("FOLDER", folder.path())
         .env_remove("P4SHIELD_LOG")

@@ -57,7 +57,7 @@
 //!
 //! For seccomp filters: rings and mapped pages need no system call. [`Doorbell`] uses `sendto` and
 //! `recvfrom`, [`futex`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses
-//! `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
+//! `fcntl(F_GET_SEALS)`, `fstat`, `fstatfs`, `mmap`, `munmap`.
 
 mod doorbell;
 mod error;

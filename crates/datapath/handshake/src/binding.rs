@@ -1,6 +1,6 @@
 //! What a session is for, and the byte strings that bind everything to it.
 
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 use crate::hole::Hole;
 use crate::key::PublicKey;
@@ -8,11 +8,23 @@ use crate::key::PublicKey;
 /// First part of each byte string that is hashed or agreed upon: protocol and version.
 pub(crate) const PROTOCOL: &[u8] = b"P4 Shield handshake 1";
 
+/// SHA-256 digest of the name of a tenant or user VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NameDigest(pub(crate) [u8; 32]);
+
+impl NameDigest {
+    /// Returns the digest of a name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self(Sha256::digest(name).into())
+    }
+}
+
 /// Who has the session with the P4 VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// A user VM, by its number within the tenant.
-    Vm(u32),
+    /// A user VM, by its name within the tenant.
+    Vm(NameDigest),
     /// The tenant's workstation.
     Workstation,
 }
@@ -20,12 +32,12 @@ pub enum Subject {
 /// What a session is for. Both parties must have the same, or no message 2 authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
-    /// Number of the tenant.
-    pub tenant: u32,
+    /// Name of the tenant.
+    pub tenant: NameDigest,
     /// The initiator.
     pub subject: Subject,
-    /// SHA-256 digest of the P4 VM's configuration. The responder's own, and the one that the initiator
-    /// expects.
+    /// SHA-256 digest of the P4 VM's configuration, such as [`crate::Terms::digest`]. The responder's own,
+    /// and the one that the initiator expects.
     pub configuration: [u8; 32],
 }
 
@@ -81,10 +93,10 @@ impl Binding {
             return Vec::new();
         }
         let (kind, vm) = match self.subject {
-            Subject::Vm(number) => (b"vm".as_slice(), number.to_le_bytes()),
-            Subject::Workstation => (b"workstation".as_slice(), [0; 4]),
+            Subject::Vm(name) => (b"vm".as_slice(), name.0),
+            Subject::Workstation => (b"workstation".as_slice(), [0; 32]),
         };
-        joined(&[&self.tenant.to_le_bytes(), kind, &vm, &self.configuration])
+        joined(&[&self.tenant.0, kind, &vm, &self.configuration])
     }
 
     /// Returns what Noise mixes into the handshake before its first message.
@@ -111,7 +123,8 @@ mod tests {
 
     #[test]
     fn every_part_changes_the_report_data() {
-        let base = Binding { tenant: 1, subject: Subject::Vm(2), configuration: [3; 32] };
+        let [one, two] = [NameDigest::of("1"), NameDigest::of("2")];
+        let base = Binding { tenant: one, subject: Subject::Vm(two), configuration: [3; 32] };
         let data = |b: &Binding, role, hash: u8, key: u8| {
             b.report_data(role, &[hash; 32], &PublicKey([key; 32]), Hole::None)
         };
@@ -120,8 +133,8 @@ mod tests {
             data(&base, Role::Initiator, 4, 5),
             data(&base, Role::Responder, 5, 5),
             data(&base, Role::Responder, 4, 4),
-            data(&Binding { tenant: 2, ..base }, Role::Responder, 4, 5),
-            data(&Binding { subject: Subject::Vm(1), ..base }, Role::Responder, 4, 5),
+            data(&Binding { tenant: two, ..base }, Role::Responder, 4, 5),
+            data(&Binding { subject: Subject::Vm(one), ..base }, Role::Responder, 4, 5),
             data(&Binding { subject: Subject::Workstation, ..base }, Role::Responder, 4, 5),
             data(&Binding { configuration: [4; 32], ..base }, Role::Responder, 4, 5),
         ];
@@ -134,8 +147,9 @@ mod tests {
     fn parts_cannot_be_shifted() {
         assert_ne!(joined(&[b"ab", b"c"]), joined(&[b"a", b"bc"]));
         assert_ne!(joined(&[b"a", b""]), joined(&[b"a"]));
-        // "VM 0" and "workstation" have the same number.
-        let vm = Binding { tenant: 1, subject: Subject::Vm(0), configuration: [0; 32] };
+        // A VM whose name has this digest is no workstation.
+        let zero = NameDigest([0; 32]);
+        let vm = Binding { tenant: zero, subject: Subject::Vm(zero), configuration: [0; 32] };
         let workstation = Binding { subject: Subject::Workstation, ..vm };
         assert_ne!(vm.prologue(&[0; 16], Hole::None), workstation.prologue(&[0; 16], Hole::None));
     }

@@ -5,7 +5,7 @@
 use p4shield_abi::bytes::Reader;
 
 use crate::attempt::{Seeds, Step};
-use crate::binding::{Binding, Role, Subject};
+use crate::binding::{Binding, NameDigest, Role, Subject};
 use crate::config::{Config, Now};
 use crate::error::Awaited;
 use crate::initiator::Initiator;
@@ -18,7 +18,11 @@ use crate::session::Session;
 use crate::stream::{Decoder, frame};
 use crate::trust::Trust;
 
-const BINDING: Binding = Binding { tenant: 1, subject: Subject::Vm(2), configuration: [3; 32] };
+const BINDING: Binding = Binding {
+    tenant: NameDigest([1; 32]),
+    subject: Subject::Vm(NameDigest([2; 32])),
+    configuration: [3; 32],
+};
 
 fn config(key: u8) -> Config {
     Config::new(BINDING, StaticKey::from_secret(Secret::from_bytes([key; 32])), Trust::unverified())

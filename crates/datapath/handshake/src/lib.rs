@@ -6,6 +6,7 @@
 //! * [`Initiator`] (user VM or workstation) and [`Responder`] (P4 VM): the two state machines. They have no
 //!   I/O, no clock and no thread: the caller passes messages and times, and sends what a [`Step`] contains.
 //! * [`Binding`]: tenant, VM and configuration that a session is for; part of everything that is agreed.
+//!   [`Terms`]: what of the P4 VM's configuration the agent of a VM has to agree to.
 //! * [`Prover`], [`Judge`] and [`Trust`]: who presents evidence, who judges it, and what a party demands of
 //!   its peer. This crate knows no kind of evidence.
 //! * [`Session`]: keys, epoch, transcript and the peer's standing, with the time for the next handshake.
@@ -44,12 +45,13 @@ mod sealed_stream;
 mod secret;
 mod session;
 pub mod stream;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod trust;
 
 pub use attempt::{AttemptId, Step};
-pub use binding::{Binding, Role, Subject};
+pub use binding::{Binding, NameDigest, Role, Subject};
 pub use config::{Config, Limits, Now};
 pub use error::{Awaited, HandshakeError, Ignored, RefusalReason};
 pub use evidence::{Judge, JudgeError, Judgement, Prover, ProverError, Standing};
@@ -60,4 +62,5 @@ pub use responder::Responder;
 pub use sealed_stream::{CONTENTS_LIMIT, SealedStreamError, StreamOpener, StreamSealer};
 pub use secret::{KEY_SIZE, Secret};
 pub use session::{Renewal, Session, SessionLimits};
+pub use terms::Terms;
 pub use trust::Trust;

@@ -5,15 +5,13 @@ use p4shield_abi::info::Snapshot;
 use p4shield_abi::log_page::LogRecord;
 use p4shield_channel::{HandshakePage, Memory, SharedMemory};
 use p4shield_handshake::stream::{Decoder, frame};
-use p4shield_handshake::{
-    Binding, Config, Initiator, Now, Responder, Session, StaticKey, Step, Subject, Trust,
-};
+use p4shield_handshake::{Config, Initiator, Now, Responder, Session, StaticKey, Step, Terms, Trust};
 use p4shield_seal::{
     AgeLimit, Continuity, Epoch, Identity, InfoOpener, InfoSealer, LogKey, LogOpener, LogSealer, TenantKey,
 };
 
 const WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
-const BINDING: Binding = Binding { tenant: 1, subject: Subject::Vm(0), configuration: [7; 32] };
+const TERMS: Terms = Terms { age_limit_ms: 500, passes_without_program: true, agent_key: None };
 
 const fn at(steady_ms: u64) -> Now {
     Now { steady_ms, unix_s: 1_800_000_000 }
@@ -23,7 +21,8 @@ const fn at(steady_ms: u64) -> Now {
 fn configs() -> (Config, Config) {
     let (i, r) = (StaticKey::random().expect("random"), StaticKey::random().expect("random"));
     let (of_i, of_r) = (Trust::pinned(r.public()), Trust::pinned(i.public()));
-    (Config::new(BINDING, i, of_i), Config::new(BINDING, r, of_r))
+    let binding = TERMS.binding(WEB.tenant, WEB.vm);
+    (Config::new(binding, i, of_i), Config::new(binding, r, of_r))
 }
 
 /// Keeps the session of a step, and returns what to send.

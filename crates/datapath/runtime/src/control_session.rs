@@ -3,6 +3,7 @@
 //! When the connection to the daemon ends, the worker goes on, and the control thread waits for the next
 //! daemon, which adopts the P4 VM with all it has.
 
+use crate::evidence::EvidenceSource;
 use crate::last_words;
 use crate::program::Verifier;
 use crate::request_handler::RequestHandler;
@@ -12,6 +13,7 @@ use p4shield_control::{
     Door, Envelope, GREETING, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
 };
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The state of the control thread.
@@ -36,8 +38,11 @@ impl ControlSession {
         report: SandboxReport,
         verifier: Verifier,
         worker: WorkerHandle,
+        evidence: Option<EvidenceSource>,
     ) -> Self {
-        Self { socket, report, handler: RequestHandler::new(verifier, worker), door: None }
+        let evidence = evidence.map(|source| Arc::new(source) as _);
+        let handler = RequestHandler::new(verifier, worker).with_evidence(evidence);
+        Self { socket, report, handler, door: None }
     }
 
     /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that
@@ -81,6 +86,7 @@ impl ControlSession {
 
     fn serve_daemon(&mut self) -> Result<Ended, SocketError> {
         loop {
+            self.wait_for_request()?;
             let (envelope, descriptors) = match receive(&mut self.socket) {
                 Err(SocketError::Closed) => return Ok(Ended::Lost),
                 other => other?,
@@ -94,6 +100,17 @@ impl ControlSession {
             }
             if stop || self.handler.verifier.is_gone() {
                 return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// Waits until the daemon has sent something, and polls the handshakes meanwhile and before each request.
+    fn wait_for_request(&mut self) -> Result<(), SocketError> {
+        loop {
+            self.handler.poll_handshakes();
+            match self.socket.wait(self.handler.handshake_tick()) {
+                Err(SocketError::Timeout(_)) => {}
+                other => return other,
             }
         }
     }
@@ -115,7 +132,10 @@ impl ControlSession {
         let Some(end) = self.door.as_ref().map(|door| Instant::now() + door.patience) else { return false };
         // The daemon that is gone cannot commit them.
         self.handler.discard_staged();
-        while let Some(mut socket) = self.door.as_ref().and_then(|door| door.accept(end)) {
+        while Instant::now() < end {
+            self.handler.poll_handshakes();
+            let look = self.handler.handshake_tick().map_or(end, |tick| end.min(Instant::now() + tick));
+            let Some(mut socket) = self.door.as_ref().and_then(|door| door.accept(look)) else { continue };
             match self.handle_adopt(&mut socket) {
                 Ok(true) => {
                     self.socket = socket;

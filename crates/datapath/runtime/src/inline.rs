@@ -101,7 +101,8 @@ impl InlinePrograms {
         approved: Option<[u8; 32]>,
         descriptors: Vec<OwnedFd>,
     ) -> Reply {
-        if matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
+        let handshakes = matches!(request, Request::SetVm { handshake: Some(_), .. });
+        if handshakes || matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
             return Reply::Failed(UNSUPPORTED.to_owned());
         }
         self.handler.verifier = Approved(approved);
@@ -246,7 +247,7 @@ mod tests {
     fn programs() -> InlinePrograms {
         let mut programs = InlinePrograms::new(&hello(Verdict::Pass), Geometry::default()).unwrap();
         let keys = KeysSent::default();
-        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys };
+        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, handshake: None, keys };
         assert_eq!(programs.handle(vm, None, Vec::new()), Reply::Done);
         programs
     }
@@ -299,7 +300,7 @@ mod tests {
             fd
         };
         let keys = KeysSent { current: true, previous_ms: None };
-        let vm = Request::SetVm { vm: 1, name: "db".into(), info: false, log: true, keys };
+        let vm = Request::SetVm { vm: 1, name: "db".into(), info: false, log: true, handshake: None, keys };
         let page = file(&vec![0; p4shield_abi::log_page::LOG_PAGE_SIZE]);
         assert_eq!(programs.handle(vm, None, vec![page, file(&[1; 32])]), Reply::Done);
         let rotate = |vm| Request::SetKeys { vm, window_ms: 600_000 };

@@ -18,15 +18,21 @@
 //!
 //! A packet's way continues in [`worker`].
 
+mod bundle_check;
+mod bundles;
 mod control_session;
 mod error_text;
+pub mod evidence;
+mod handshakes;
 pub mod inline;
 mod last_words;
 pub mod p4vm;
 mod program;
 mod program_reader;
+mod read_memory;
 mod request_handler;
 pub mod sandbox;
 mod schedule;
+mod vm_handshake;
 mod vm_keys;
 pub mod worker;

@@ -6,6 +6,7 @@
 //! filters. Only then does it read. No byte of a tenant therefore reaches a process with privileges.
 
 use crate::control_session::ControlSession;
+use crate::evidence::EvidenceSource;
 use crate::program::Verifier;
 use crate::sandbox::seccomp::{self, Filter};
 use crate::sandbox::{self, Limits, SandboxError};
@@ -26,6 +27,8 @@ use std::time::Duration;
 pub struct Options {
     /// Number of the control socket, inherited.
     pub control_fd: RawFd,
+    /// Number of the socket to what collects evidence ([`crate::evidence`]), inherited; `None` without a TEE.
+    pub evidence_fd: Option<RawFd>,
     /// User to change to if started as root.
     pub uid: u32,
     /// Sandbox measures that may be missing.
@@ -89,6 +92,7 @@ pub enum P4VmError {
 /// The P4 VM cannot start, or the control socket fails.
 pub fn run(options: &Options) -> Result<(), P4VmError> {
     let socket = control_socket(options.control_fd)?;
+    let evidence = options.evidence_fd.map(control_socket).transpose()?.map(EvidenceSource::new);
     socket.wait(None)?;
     // The first read of a clock looks up the vDSO, with a system call that no filter allows.
     let _ = p4shield_seal::Now::read();
@@ -98,7 +102,7 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let report = sandbox::enter(&sandbox::Options {
         uid: options.uid,
         allow_missing: options.allow_missing.clone(),
-        keep: vec![options.control_fd],
+        keep: std::iter::once(options.control_fd).chain(options.evidence_fd).collect(),
         limits: Limits { address_space, ..options.limits },
     })?;
     let seccomp_optional = options.allow_missing.contains(&Measure::Seccomp);
@@ -110,7 +114,7 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let report = waive_seccomp(report, ours.and(theirs), seccomp_optional)?;
 
     let policy = if options.busy { WaitPolicy::BUSY } else { WaitPolicy::default() };
-    let mut session = ControlSession::new(socket, report, verifier, control);
+    let mut session = ControlSession::new(socket, report, verifier, control, evidence);
     let started = session.handle_hello(|hello| {
         let interval = Duration::from_millis(hello.log_interval_ms.into());
         let started = Worker::new(mailbox, p4shield_control::verdict(hello.no_program), interval);

@@ -51,19 +51,25 @@ pub struct LoadedProgram {
     instructions: u32,
     reads_info: bool,
     details: Arc<ProgramDetails>,
+    /// The program's name in logs and messages.
+    digest: [u8; 32],
 }
+
+/// The programs of a VM, by direction.
+pub(crate) type ProgramPair = [Option<Box<LoadedProgram>>; 2];
 
 impl LoadedProgram {
     /// Wraps a program that was linked and verified elsewhere, for a [`crate::worker::Worker`] without a
     /// [`crate::p4vm`].
     #[must_use]
     pub fn of(program: Program) -> Self {
-        Self { program, instructions: 0, reads_info: false, details: Arc::default() }
+        let digest = *program.digest();
+        Self { program, instructions: 0, reads_info: false, details: Arc::default(), digest }
     }
 
-    /// Returns the SHA-256 digest of the linked program.
+    /// Returns the SHA-256 digest of the linked program; of one from a bundle, with its initial entries.
     pub(crate) const fn digest(&self) -> [u8; 32] {
-        *self.program.digest()
+        self.digest
     }
 
     /// Returns what tools need in order to show the program's maps.
@@ -88,7 +94,7 @@ impl LoadedProgram {
 
     /// Copies the next part of a map. Allocates nothing.
     pub(crate) fn copy_map(&self, reading: &mut MapReading) -> Result<(), NotRead> {
-        if reading.program != *self.program.digest() {
+        if reading.program != self.digest {
             return Err(NotRead::Replaced);
         }
         let map = self.program.maps().and_then(|m| m.iter().nth(reading.map)).ok_or(NotRead::NoMap)?;
@@ -190,20 +196,48 @@ pub(crate) fn build(
     verifier: &mut impl Prover,
     budget: u64,
 ) -> Result<LoadedProgram, String> {
+    let program = prove(objects, verifier)?;
+    let digest = program.digest();
+    program.load(budget, digest)
+}
+
+/// A program that is verified and not compiled yet.
+pub(crate) struct ProvenProgram {
+    verified: Verified,
+    instructions: u32,
+    reads_info: bool,
+    details: ProgramDetails,
+}
+
+impl ProvenProgram {
+    /// Returns the SHA-256 digest of the linked program.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.verified.linked().digest()
+    }
+
+    /// Compiles the program, with maps of its own, and names it.
+    pub(crate) fn load(&self, budget: u64, digest: [u8; 32]) -> Result<LoadedProgram, String> {
+        let options = EngineOptions { budget, ..EngineOptions::default() };
+        let program = Program::load(&self.verified, &options).map_err(|e| chain(&e))?;
+        let details = Arc::new(ProgramDetails { digest, ..self.details.clone() });
+        let (instructions, reads_info) = (self.instructions, self.reads_info);
+        Ok(LoadedProgram { program, instructions, reads_info, details, digest })
+    }
+}
+
+/// Links and verifies a program.
+pub(crate) fn prove(objects: &[&[u8]], verifier: &mut impl Prover) -> Result<ProvenProgram, String> {
     let parse = |bytes: &&[u8]| Object::parse(bytes).map_err(|e| chain(&e));
     let objects = objects.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     objects.iter().try_for_each(Object::runs_once).map_err(|e| chain(&e))?;
     let linked = link(&objects).map_err(|e| chain(&e))?;
     let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
     let reads_info = linked.calls(helper::READ_VM_INFO);
-    let mut details = ProgramDetails {
+    let details = ProgramDetails {
         digest: [0; 32],
         maps: linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect(),
         schema: objects.iter().find_map(Object::schema).map(<[u8]>::to_vec),
     };
     let verified = verifier.prove(linked)?;
-    let options = EngineOptions { budget, ..EngineOptions::default() };
-    let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
-    details.digest = *program.digest();
-    Ok(LoadedProgram { program, instructions, reads_info, details: Arc::new(details) })
+    Ok(ProvenProgram { verified, instructions, reads_info, details })
 }

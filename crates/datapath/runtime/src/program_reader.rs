@@ -37,6 +37,11 @@ impl ProgramReader {
         self.programs.remove(&slot);
     }
 
+    /// Returns whether a VM has a program.
+    pub(crate) fn has_programs(&self, vm: u16) -> bool {
+        self.programs.keys().any(|slot| slot.vm == vm)
+    }
+
     /// Notes that a VM is gone.
     pub(crate) fn forget_vm(&mut self, vm: u16) {
         self.programs.retain(|slot, _| slot.vm != vm);

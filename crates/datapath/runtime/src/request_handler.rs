@@ -5,22 +5,27 @@
 //! and the worker thread runs them. With the placement `inline` the host's approval replaces the
 //! verification, and the switch's threads run programs ([`crate::inline`]).
 
+use crate::bundles::{BuiltBundle, Bundles, NotBuilt};
 use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
+use crate::read_memory;
+use crate::vm_handshake::{HandshakingVm, Own};
 use crate::vm_keys;
 use crate::worker::{KeyChange, ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
+use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_control::{
-    Hello, KeysSent, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
-    WireGeometry,
+    AgentDemand, BundleRequest, Hello, KeysSent, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
+    ProgramSlot, Reply, Request, WireGeometry,
 };
 use p4shield_seal::{AgeLimit, Identity, KeyId};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most bytes of map entries in one answer.
@@ -30,27 +35,37 @@ const ENTRIES_BYTES: usize = 96 << 10;
 pub(crate) struct RequestHandler<V, W> {
     pub(crate) verifier: V,
     pub(crate) worker: W,
-    settings: TenantSettings,
-    vms: BTreeMap<u16, KnownVm>,
+    pub(crate) settings: TenantSettings,
+    pub(crate) vms: BTreeMap<u16, KnownVm>,
+    /// The P4 VM's part in handshakes, from the first one on.
+    pub(crate) own: Option<Own>,
+    /// What collects evidence about this P4 VM.
+    pub(crate) evidence: Option<Arc<dyn p4shield_handshake::Prover>>,
     /// Programs that replace others at [`Request::Commit`].
     staged: Vec<(ProgramSlot, Box<program::LoadedProgram>)>,
+    /// Bundles whose programs do.
+    staged_bundles: Vec<BuiltBundle>,
+    bundles: Bundles,
     reader: ProgramReader,
 }
 
 /// What the host's first message says of the tenant.
 #[derive(Default)]
-struct TenantSettings {
-    name: String,
-    limit: AgeLimit,
+pub(crate) struct TenantSettings {
+    pub(crate) name: String,
+    pub(crate) limit: AgeLimit,
+    pub(crate) passes_without_program: bool,
     budget: u64,
-    min_epoch: u64,
+    pub(crate) min_epoch: u64,
 }
 
 /// What the control thread remembers of a VM.
-struct KnownVm {
-    name: String,
-    /// The current key; none: the VM has no pages.
-    key: Option<KeyId>,
+pub(crate) struct KnownVm {
+    pub(crate) name: String,
+    /// The current key; none: the VM has no pages, or no session yet.
+    pub(crate) key: Option<KeyId>,
+    /// Its handshakes, if its keys come from them.
+    pub(crate) handshake: Option<Box<HandshakingVm>>,
 }
 
 /// Why a request is answered with [`Reply::Failed`].
@@ -59,7 +74,23 @@ pub(crate) type Failure = String;
 impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn new(verifier: V, worker: W) -> Self {
         let (settings, reader) = (TenantSettings::default(), ProgramReader::default());
-        Self { verifier, worker, settings, vms: BTreeMap::new(), staged: Vec::new(), reader }
+        Self {
+            verifier,
+            worker,
+            settings,
+            vms: BTreeMap::new(),
+            own: None,
+            evidence: None,
+            staged: Vec::new(),
+            staged_bundles: Vec::new(),
+            bundles: Bundles::default(),
+            reader,
+        }
+    }
+
+    /// Presents evidence in handshakes.
+    pub(crate) fn with_evidence(self, evidence: Option<Arc<dyn p4shield_handshake::Prover>>) -> Self {
+        Self { evidence, ..self }
     }
 
     /// Stores what the host says of the tenant.
@@ -77,6 +108,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         self.settings = TenantSettings {
             name: hello.tenant.clone(),
             limit: AgeLimit { max_age, ..AgeLimit::default() },
+            passes_without_program: p4shield_control::verdict(hello.no_program) == Verdict::Pass,
             budget: hello.budget,
             min_epoch: hello.min_epoch,
         };
@@ -90,12 +122,24 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::Adopt { .. } | Request::SetPatience { .. } => {
                 Err("what runs these programs outlives no daemon".to_owned())
             }
-            Request::SetVm { vm, name, info, log, keys } => {
-                self.set_vm(vm, &name, (info, log, keys), descriptors)
+            Request::SetVm { vm, name, info, log, handshake, keys } => {
+                self.set_vm((vm, &name), (info, log), handshake, keys, descriptors)
             }
             Request::SetKeys { vm, window_ms } => self.set_keys(vm, window_ms, &descriptors),
-            Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
-            Request::StageProgram { slot, name, objects } => self.stage(slot, &name, &objects, descriptors),
+            Request::LoadProgram { slot, name, objects } => {
+                self.bundles.allow("a program that is not in a bundle")?;
+                self.load(slot, &name, &objects, descriptors)
+            }
+            Request::StageProgram { slot, name, objects } => {
+                self.bundles.allow("a program that is not in a bundle")?;
+                self.stage(slot, &name, &objects, descriptors)
+            }
+            Request::PinBundleKey { key } => {
+                let begun = !self.vms.is_empty() || !self.staged.is_empty();
+                self.bundles.pin(&key, begun).map(|()| Reply::Done)
+            }
+            Request::LoadBundle(bundle) => self.load_bundle(&bundle, &descriptors, Self::run_bundle),
+            Request::StageBundle(bundle) => self.load_bundle(&bundle, &descriptors, Self::stage_bundle),
             Request::Commit => self.commit(),
             Request::Discard => {
                 self.discard_staged();
@@ -103,6 +147,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             }
             Request::RemoveVm { vm } => {
                 self.reader.forget_vm(vm);
+                self.bundles.forget_vm(vm);
                 self.vms.remove(&vm);
                 self.send(WorkerCommand::RemoveVm(vm))
             }
@@ -115,12 +160,18 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             }
             Request::UnloadProgram { slot } => {
                 self.reader.forget(slot);
+                if !self.reader.has_programs(slot.vm) {
+                    self.bundles.forget_vm(slot.vm);
+                }
                 self.send(WorkerCommand::SetProgram(slot, None))
             }
             Request::AttachChannel { channel, geometry, packets } => {
                 self.attach(channel, geometry, packets, descriptors)
             }
-            Request::DetachChannel { channel } => self.send(WorkerCommand::Detach(channel)),
+            Request::DetachChannel { channel } => {
+                self.bundles.forget_channel(channel);
+                self.send(WorkerCommand::Detach(channel))
+            }
             Request::MapRead { slot, map, key, skip } => {
                 let work = move |p: &mut program::LoadedProgram| {
                     p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES)
@@ -128,6 +179,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
             }
             Request::MapWrite { slot, map, key, value } => {
+                self.bundles.allow("an entry of a table from the host")?;
                 let work = move |p: &mut program::LoadedProgram| {
                     p.write_map(&map, &key, value.as_deref()).map(|()| vec![])
                 };
@@ -143,20 +195,26 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     /// Forgets the programs that were staged.
     pub(crate) fn discard_staged(&mut self) {
         self.staged.clear();
+        self.staged_bundles.clear();
     }
 
     /// Sends the worker a command. What the worker returns is freed here and not in the worker.
-    fn send(&self, command: WorkerCommand) -> Result<Reply, Failure> {
+    pub(crate) fn send(&self, command: WorkerCommand) -> Result<Reply, Failure> {
         match self.worker.send(command) {
             Some(
                 WorkerAnswer::Done
                 | WorkerAnswer::Retired(_)
+                | WorkerAnswer::RetiredBoth(_)
                 | WorkerAnswer::Removed(_)
+                | WorkerAnswer::PagesSet(_)
                 | WorkerAnswer::KeysChanged(_)
                 | WorkerAnswer::Detached(..),
             ) => Ok(Reply::Done),
             Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
-            Some(WorkerAnswer::Status(status)) => Ok(Reply::Status(status)),
+            Some(WorkerAnswer::Status(mut status)) => {
+                self.add_handshakes(&mut status);
+                Ok(Reply::Status(status))
+            }
             Some(WorkerAnswer::Failed(why)) => Err(why),
             Some(WorkerAnswer::Copied(_, result)) => result.map(|()| Reply::Done).map_err(|e| e.to_string()),
             None => Err("the worker has ended".to_owned()),
@@ -165,9 +223,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
 
     fn set_vm(
         &mut self,
-        vm: u16,
-        name: &str,
-        (info, log, keys): (bool, bool, KeysSent),
+        (vm, name): (u16, &str),
+        (info, log): (bool, bool),
+        handshake: Option<AgentDemand>,
+        keys: KeysSent,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
         check_name("VM", name)?;
@@ -180,13 +239,16 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             fd.map(|fd| SharedMemory::from_page_fd(fd, len)).transpose().map_err(|e| chain(&e))
         };
         let (info, log) = (page(info, INFO_PAGE_SIZE)?, page(log, LOG_PAGE_SIZE)?);
+        if let Some(demand) = handshake {
+            return self.set_handshaking_vm((vm, name), demand, descriptors.next(), (info, log));
+        }
         let keys = vm_keys::ring(keys, descriptors)?;
         let key = keys.as_ref().map(|keys| keys.current().id());
         let identity = Identity { tenant: &self.settings.name, vm: name };
         let (limit, min_epoch) = (self.settings.limit, self.settings.min_epoch);
         let worker_vm = Vm::new(vm, &identity, keys.as_ref(), limit, info, log, min_epoch);
         let reply = self.send(WorkerCommand::SetVm(Box::new(worker_vm.map_err(|e| chain(&e))?)))?;
-        self.vms.insert(vm, KnownVm { name: name.to_owned(), key });
+        self.vms.insert(vm, KnownVm { name: name.to_owned(), key, handshake: None });
         Ok(reply)
     }
 
@@ -194,6 +256,9 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     fn set_keys(&mut self, vm: u16, window_ms: u32, descriptors: &[OwnedFd]) -> Result<Reply, Failure> {
         let key = vm_keys::read(descriptors.first().ok_or("the key is missing")?)?;
         let known = self.vms.get_mut(&vm).ok_or_else(|| format!("there is no VM {vm}"))?;
+        if known.handshake.is_some() {
+            return Err(format!("the keys of VM {} come from handshakes", known.name));
+        }
         if known.key.is_none() {
             return Err(format!("VM {} has no key that could rotate", known.name));
         }
@@ -247,7 +312,57 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         for (slot, program) in std::mem::take(&mut self.staged) {
             self.set_program(slot, program)?;
         }
+        for bundle in std::mem::take(&mut self.staged_bundles) {
+            self.run_bundle(bundle)?;
+        }
         Ok(Reply::Done)
+    }
+
+    /// Builds the programs of a bundle, and has `accept` take them.
+    fn load_bundle(
+        &mut self,
+        bundle: &BundleRequest,
+        descriptors: &[OwnedFd],
+        accept: impl FnOnce(&mut Self, BuiltBundle) -> Result<(), Failure>,
+    ) -> Result<Reply, Failure> {
+        check_name("VM", &bundle.name)?;
+        let tenant = (&*self.settings.name, self.settings.budget);
+        match self.bundles.build(bundle, descriptors, &mut self.verifier, tenant) {
+            Ok(built) => {
+                let loaded = built.loaded;
+                accept(self, built)?;
+                Ok(Reply::BundleLoaded(loaded))
+            }
+            Err(NotBuilt::Refused(why)) => Ok(Reply::Refused(why)),
+            Err(NotBuilt::Failed(why)) => Err(why),
+        }
+    }
+
+    fn stage_bundle(&mut self, built: BuiltBundle) -> Result<(), Failure> {
+        self.staged_bundles.retain(|staged| staged.vm != built.vm);
+        self.staged_bundles.push(built);
+        Ok(())
+    }
+
+    /// Replaces the programs of both directions by a bundle's.
+    fn run_bundle(&mut self, mut built: BuiltBundle) -> Result<(), Failure> {
+        let vm = built.vm;
+        if self.vms.get(&vm).is_none_or(|known| known.name != built.name) {
+            return Err(format!("VM {vm} is not {}, which the bundle was built for", built.name));
+        }
+        self.bundles.recheck(&built)?;
+        let programs = std::mem::take(&mut built.programs);
+        let details = programs.each_ref().map(|p| p.as_ref().map(|p| p.details()));
+        self.send(WorkerCommand::SetPrograms(vm, programs))?;
+        self.bundles.note(&built);
+        for (direction, details) in Direction::ALL.into_iter().zip(details) {
+            let slot = ProgramSlot::new(vm, direction);
+            match details {
+                Some(details) => self.reader.note(slot, details),
+                None => self.reader.forget(slot),
+            }
+        }
+        Ok(())
     }
 
     fn set_program(
@@ -281,7 +396,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     }
 
     fn attach(
-        &self,
+        &mut self,
         channel: u32,
         geometry: WireGeometry,
         packets: Option<u64>,
@@ -300,8 +415,11 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         if let Some(packets) = packets {
             responder = responder.with_packet_memory(packets);
         }
+        self.bundles.admit_channel(geometry.header_bytes)?;
         let served = Box::new(ServedChannel::new(channel, responder, &geometry));
-        self.send(WorkerCommand::Attach(served, Doorbell::from_fd(doorbell)))
+        let attached = self.send(WorkerCommand::Attach(served, Doorbell::from_fd(doorbell)))?;
+        self.bundles.add_channel(channel, geometry.header_bytes);
+        Ok(attached)
     }
 }
 
@@ -318,24 +436,14 @@ fn packet_memory(fd: Option<OwnedFd>, len: u64) -> Result<PacketMemory, Failure>
         .map_err(|e| format!("cannot map the switch's packet memory: {}", chain(&e)))
 }
 
-/// Copies the objects into private memory, once: another process that maps them may change them at any time.
+/// Copies the objects into private memory.
 fn read_objects(descriptors: &[OwnedFd], lengths: &[u32]) -> Result<Vec<u8>, Failure> {
     let total = lengths.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n as usize));
     let total = total.filter(|n| *n <= MAX_OBJECTS && !lengths.is_empty());
     let total =
         total.ok_or_else(|| format!("a program has at least one object and at most {MAX_OBJECTS} bytes"))?;
     let fd = descriptors.first().ok_or("the objects are missing")?;
-    let mut bytes = vec![0; total];
-    let mut at = 0;
-    while at < total {
-        match rustix::io::pread(fd, &mut bytes[at..], at as u64) {
-            Ok(0) => return Err(format!("the objects end after {at} of {total} bytes")),
-            Ok(n) => at += n,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(format!("cannot read the objects: {e}")),
-        }
-    }
-    Ok(bytes)
+    read_memory::read(fd, total, "the objects")
 }
 
 /// Names become part of keys, logs and metrics: one to [`MAX_NAME`] letters, digits, `.`, `_` and `-`.

@@ -18,6 +18,7 @@ use crate::audit::{Audit, DirectionStatus, Limits, Method, Report};
 use crate::config::{AuditConfig, ConfigError};
 use crate::error::AgentError;
 use crate::page::PageWatch;
+use crate::session_note::{SessionNote, SessionNoteError};
 use crate::tap::TapError;
 use interface_watch::InterfaceWatch;
 use keys::KeyFollower;
@@ -40,6 +41,9 @@ pub enum AuditError {
     /// The key cannot be read.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The note of the session cannot be read.
+    #[error(transparent)]
+    Note(#[from] SessionNoteError),
     /// The log page cannot be mapped.
     #[error(transparent)]
     Page(#[from] AgentError),
@@ -148,7 +152,8 @@ pub fn run_audit(
             sink(&Event::Standing(auditor.status()));
         }
         if done {
-            return Ok(Summary::new(findings, auditor.status(), &auditor.expected, auditor.method));
+            let summary = Summary::new(findings, auditor.status(), &auditor.expected, auditor.method);
+            return Ok(summary.with_session(SessionNote::load(&config.vm.key)?));
         }
     }
 }

@@ -23,7 +23,8 @@ pub struct VmConfig {
     pub tenant: String,
     /// The user VM's name.
     pub name: String,
-    /// File with the VM's key, of mode 0600. It may be replaced at any time.
+    /// File with the VM's key, of mode 0600. It may be replaced at any time. With a handshake, the agent
+    /// replaces it.
     pub key: PathBuf,
 }
 
@@ -33,6 +34,26 @@ impl VmConfig {
     pub fn identity(&self) -> Identity<'_> {
         Identity { tenant: &self.tenant, vm: &self.name }
     }
+}
+
+/// How the agent agrees on keys with the P4 VM, in place of a key that was copied to the VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandshakeConfig {
+    /// Location of the handshake page.
+    pub page: PageLocation,
+    /// The attestation policy that the P4 VM has to meet.
+    pub policy: PathBuf,
+    /// File with the agent's static key, of mode 0600; none: a new key at each start, which the P4 VM has to
+    /// accept from any agent.
+    #[serde(default)]
+    pub agent_key: Option<PathBuf>,
+    /// The tenant's `age_limit`, milliseconds. The P4 VM must have the same.
+    #[serde(default = "default_age_limit_ms")]
+    pub age_limit_ms: u32,
+    /// Whether the tenant's `no_program` is `pass`. The P4 VM must have the same.
+    #[serde(default = "default_passes_without_program")]
+    pub passes_without_program: bool,
 }
 
 /// TCP memory from which on the tenant sheds load.
@@ -64,6 +85,9 @@ pub struct AgentConfig {
     pub vm: VmConfig,
     /// Location of the info page. A missing file is created.
     pub info_page: PageLocation,
+    /// How the agent agrees on keys; none: the key file has one.
+    #[serde(default)]
+    pub handshake: Option<HandshakeConfig>,
     /// File with the last epoch, which makes epochs unique. It must survive restarts.
     #[serde(default = "default_epoch_file")]
     pub epoch_file: PathBuf,
@@ -171,6 +195,14 @@ const fn default_key_window_ms() -> u64 {
     600_000
 }
 
+const fn default_age_limit_ms() -> u32 {
+    500
+}
+
+const fn default_passes_without_program() -> bool {
+    true
+}
+
 const fn default_audited() -> bool {
     true
 }
@@ -225,6 +257,7 @@ impl AgentConfig {
         Self {
             vm,
             info_page: info_page.into(),
+            handshake: None,
             epoch_file: default_epoch_file(),
             socket: default_socket(),
             interval_ms: default_interval_ms(),

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::handshake::HandshakeStatus;
 pub use crate::publish::ListedValue;
 
 /// Maximum length of a line in bytes, in both directions.
@@ -67,7 +68,7 @@ pub enum Answer {
     /// Result of `list`.
     Values(Vec<ListedValue>),
     /// Result of `status`.
-    Status(Status),
+    Status(Box<Status>),
 }
 
 /// The agent's status.
@@ -77,7 +78,10 @@ pub struct Status {
     pub tenant: String,
     /// Name of the user VM.
     pub vm: String,
-    /// Number of the key that snapshots are sealed with.
+    /// The handshakes with the P4 VM, if the key comes from them.
+    #[serde(default)]
+    pub handshake: Option<HandshakeStatus>,
+    /// Number of the key that snapshots are sealed with; without a session zeros.
     #[serde(default)]
     pub key: String,
     /// Epoch of this start.

@@ -21,6 +21,15 @@ pub enum AgentError {
     /// The epoch cannot be determined.
     #[error(transparent)]
     Epoch(#[from] EpochError),
+    /// The attestation policy is unusable.
+    #[error(transparent)]
+    Policy(#[from] p4shield_attest::PolicyError),
+    /// The note of a session cannot be written.
+    #[error(transparent)]
+    Note(#[from] crate::session_note::SessionNoteError),
+    /// The system returned no random bytes.
+    #[error("the system returned no random bytes for the agent's key: {0}")]
+    Random(getrandom::Error),
     /// The page cannot be mapped.
     #[error("cannot use page {}", path.display())]
     Page {

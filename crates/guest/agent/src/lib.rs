@@ -12,13 +12,17 @@ pub mod config;
 pub mod control;
 mod error;
 pub mod fuzz;
+mod handshake;
 mod interface;
 pub mod page;
 mod publish;
+mod session_note;
 pub mod tap;
 
 pub use auditor::{AuditError, AuditStatus, Event, Summary, run_audit};
 pub use config::{AgentConfig, AuditConfig};
 pub use error::AgentError;
+pub use handshake::HandshakeStatus;
 pub use page::PageLocation;
 pub use publish::run_agent;
+pub use session_note::{SessionNote, SessionNoteError};

@@ -66,7 +66,7 @@ impl Running {
 
     fn status(&self) -> Status {
         match self.ask(&Request::Status).unwrap() {
-            Answer::Status(s) => s,
+            Answer::Status(s) => *s,
             other => panic!("{other:?}"),
         }
     }

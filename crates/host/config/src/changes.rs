@@ -52,6 +52,7 @@ impl Config {
         let sockets = "clients and switches are connected to the old one";
         let fixed = [
             ("attachment", self.attachment != new.attachment, "it decides what the daemon starts"),
+            ("machine", self.machine != new.machine, "running virtual machines were started with it"),
             ("placement", self.placement != new.placement, "it decides where all programs run"),
             ("daemon.socket", old.socket != daemon.socket, sockets),
             ("daemon.attach_socket", old.attach_socket != daemon.attach_socket, sockets),

@@ -4,7 +4,8 @@ use super::error::Problem;
 use super::file::{self, Text};
 use super::source::Source;
 use super::{
-    Attachment, Config, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant, Vm, Wire,
+    Attachment, Compartment, Config, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tee, Tenant,
+    Vm, Wire,
 };
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use p4shield_abi::{FailPolicy, UnownedPolicy, VmRef};
@@ -55,10 +56,12 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let mut c = Checker { text, folder, problems: Vec::new(), source: Source::new(text) };
     let attachment = c.attachment(file);
     let placement = c.placement(file, attachment);
-    c.implemented("compartment", file.compartment.as_ref(), "process", &["vm"]);
+    let compartment = c.compartment(file.compartment.as_ref(), Compartment::default(), placement);
+    let tee = c.tee(file.tee.as_ref(), Tee::default(), compartment);
     c.implemented("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
-    let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t)).collect();
+    let machine = c.machine(file.machine.as_ref().unwrap_or(&file::Machine::default()));
+    let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t, (compartment, tee), placement)).collect();
     c.unique_names(file);
     c.unique_addresses(file, attachment);
     c.networks(file, attachment);
@@ -77,7 +80,18 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     if c.problems.is_empty() {
         let file = path.to_owned();
         let source = c.source;
-        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels, source });
+        return Ok(Config {
+            file,
+            attachment,
+            placement,
+            daemon,
+            machine,
+            tenants,
+            wires,
+            ports,
+            tunnels,
+            source,
+        });
     }
     c.problems.sort_by_key(|p| (p.line, p.column));
     Err(c.problems)
@@ -260,7 +274,8 @@ impl Checker<'_> {
         Geometry { slots, header_bytes, headroom }
     }
 
-    fn tenant(&mut self, t: &file::Tenant) -> Tenant {
+    /// Checks a tenant. `default` isolates the P4 VMs of tenants that do not say otherwise.
+    fn tenant(&mut self, t: &file::Tenant, default: (Compartment, Tee), placement: Placement) -> Tenant {
         let ms = Duration::from_millis;
         if t.vm.is_empty() {
             self.problem(
@@ -271,9 +286,17 @@ impl Checker<'_> {
         if t.vm.len() > MAX_VMS {
             self.problem(t.name.span(), format!("tenant {:?} has more than {MAX_VMS} VMs", t.name.as_ref()));
         }
+        let compartment = self.compartment(t.compartment.as_ref(), default.0, placement);
+        let tee = self.tee(t.tee.as_ref(), default.1, compartment);
+        let memory = self.memory(t.memory.as_ref());
+        self.machine_memory(t, compartment, memory);
+        self.bundles(t, placement);
         Tenant {
             name: self.name("tenant", &t.name),
+            compartment,
+            tee,
             key_file: t.key_file.as_ref().map(|p| self.place(p)),
+            bundle_key: t.bundle_key.as_ref().map(|p| self.place(p)),
             socket: self.tenant_socket(t),
             key_window: self.duration("key_window", t.key_window.as_ref(), ms(600_000), ms(86_400_000)),
             fail: self.word(
@@ -293,18 +316,18 @@ impl Checker<'_> {
             age_limit: self.duration("age_limit", t.age_limit.as_ref(), ms(500), ms(3_600_000)),
             log_interval: self.duration("log_interval", t.log_interval.as_ref(), ms(100), ms(60_000)),
             budget: self.number("budget", t.budget.as_ref(), 1 << 18, 1 << 12, 1 << 32),
-            memory: self.memory(t.memory.as_ref()),
+            memory,
             cpu_percent: t.cpu_percent.as_ref().map(|p| self.number("cpu_percent", Some(p), 100, 1, 100_000)),
             cpu: t.cpu.as_ref().map(|c| self.number("cpu", Some(c), 0, 0, MAX_CPU)),
             busy: t.busy,
             delay: (t.delay.as_ref()).map_or(Duration::ZERO, |d| {
                 self.duration("delay", Some(d), Duration::from_micros(10), ms(10))
             }),
-            vms: t.vm.iter().map(|v| self.vm(v, t)).collect(),
+            vms: t.vm.iter().map(|v| self.vm(v, t, (tee, placement))).collect(),
         }
     }
 
-    fn vm(&mut self, v: &file::Vm, t: &file::Tenant) -> Vm {
+    fn vm(&mut self, v: &file::Vm, t: &file::Tenant, place: (Tee, Placement)) -> Vm {
         if v.addresses.is_empty() {
             let message = format!(
                 "VM {:?} has no address: write addresses = [\"10.0.0.2\"] with its own",
@@ -314,17 +337,19 @@ impl Checker<'_> {
         }
         let addresses = v.addresses.iter().filter_map(|a| self.address(a)).collect();
         let page = v.info_page.as_ref().or(v.log_page.as_ref());
-        if let Some(page) = page.filter(|_| t.key_file.is_none() && v.key_file.is_none()) {
+        let has_key = t.key_file.is_some() || v.key_file.is_some() || v.key.is_some();
+        if let Some(page) = page.filter(|_| !has_key) {
             let message = format!(
                 "VM {:?} has a page, but tenant {:?} has no key: make one with `p4shield keygen FILE` and \
-                 write key_file \
-                 = FILE",
+                 write key_file = FILE",
                 v.name.as_ref(),
                 t.name.as_ref()
             );
             self.problem(page.span(), message);
         }
-        let programs = [&v.ingress, &v.egress].map(|list| list.iter().map(|p| self.place(p)).collect());
+        let ingress = v.ingress.iter().chain(&v.bundle);
+        let programs =
+            [ingress.map(|p| self.place(p)).collect(), v.egress.iter().map(|p| self.place(p)).collect()];
         let [info_page, log_page] =
             [&v.info_page, &v.log_page].map(|page| page.as_ref().map(|p| self.place(p)));
         Vm {
@@ -332,6 +357,7 @@ impl Checker<'_> {
             addresses,
             programs,
             key_file: v.key_file.as_ref().map(|p| self.place(p)),
+            handshake: self.handshake(v, t, place),
             info_page,
             log_page,
             page_owner: v.page_owner,

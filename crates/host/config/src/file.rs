@@ -15,8 +15,10 @@ pub(super) struct File {
     pub(super) attachment: Option<Text>,
     pub(super) placement: Option<Text>,
     pub(super) compartment: Option<Text>,
+    pub(super) tee: Option<Text>,
     pub(super) level: Option<Text>,
     pub(super) daemon: Option<Daemon>,
+    pub(super) machine: Option<Machine>,
     #[serde(default)]
     pub(super) tenant: Vec<Tenant>,
     #[serde(default)]
@@ -46,11 +48,27 @@ pub(super) struct Daemon {
     pub(super) adoption_time: Option<Spanned<Quantity>>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Machine {
+    pub(super) image: Option<Spanned<PathBuf>>,
+    pub(super) qemu: Option<Spanned<PathBuf>>,
+    pub(super) accelerator: Option<Text>,
+    pub(super) processors: Option<Spanned<u32>>,
+    pub(super) firmware: Option<Spanned<PathBuf>>,
+    pub(super) processor: Option<Text>,
+    pub(super) quote_service: Option<Text>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tenant {
     pub(super) name: Text,
+    pub(super) compartment: Option<Text>,
+    pub(super) tee: Option<Text>,
     pub(super) key_file: Option<Spanned<PathBuf>>,
+    pub(super) evidence: Option<Text>,
+    pub(super) bundle_key: Option<Spanned<PathBuf>>,
     pub(super) socket: Option<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) socket_uids: Vec<u32>,
@@ -88,7 +106,11 @@ pub(super) struct Vm {
     pub(super) ingress: Vec<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) egress: Vec<Spanned<PathBuf>>,
+    pub(super) key: Option<Text>,
+    pub(super) bundle: Option<Spanned<PathBuf>>,
     pub(super) key_file: Option<Spanned<PathBuf>>,
+    pub(super) handshake_page: Option<Spanned<PathBuf>>,
+    pub(super) agent_key: Option<Text>,
     pub(super) info_page: Option<Spanned<PathBuf>>,
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,

@@ -13,8 +13,12 @@
 
 mod changes;
 mod check;
+mod check_bundle;
+mod check_machine;
+mod compartment;
 mod error;
 mod file;
+mod handshake;
 mod numbers;
 mod paths;
 mod port;
@@ -25,7 +29,9 @@ mod tunnel;
 mod units;
 
 pub use changes::Change;
+pub use compartment::{Compartment, Machine, Tee};
 pub use error::{ConfigError, Problem};
+pub use handshake::Handshake;
 pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 pub use units::parse_duration;
@@ -130,6 +136,8 @@ pub struct Config {
     pub placement: Placement,
     /// The daemon.
     pub daemon: Daemon,
+    /// The virtual machines of tenants with [`Compartment::Vm`].
+    pub machine: Machine,
     /// The tenants. The numbers of a [`VmRef`] are indexes into this list and into the tenant's VMs. After
     /// [`Self::numbered_like`] entries may be vacant.
     pub tenants: Vec<Tenant>,
@@ -174,8 +182,14 @@ pub struct Daemon {
 pub struct Tenant {
     /// Its name.
     pub name: String,
+    /// What isolates its P4 VM.
+    pub compartment: Compartment,
+    /// What keeps its P4 VM's memory from the host.
+    pub tee: Tee,
     /// The file that holds its key, for VMs without one of their own.
     pub key_file: Option<PathBuf>,
+    /// The file of the public key that signs its bundles; `None`: its programs come as objects.
+    pub bundle_key: Option<PathBuf>,
     /// The socket where the tenant manages its own VMs and programs.
     pub socket: Option<TenantSocket>,
     /// Time after a rotation in which the previous key is accepted.
@@ -198,7 +212,7 @@ pub struct Tenant {
     pub log_interval: Duration,
     /// Most instructions of a program for one packet.
     pub budget: u64,
-    /// Limit of its P4 VM's address space and cgroup in bytes.
+    /// Limit of its P4 VM's address space and cgroup in bytes, or the memory of its virtual machine.
     pub memory: u64,
     /// CPU limit of its P4 VM in percent of a core; `None`: no limit.
     pub cpu_percent: Option<u32>,
@@ -220,9 +234,19 @@ impl Tenant {
         self.no_program == NoProgram::Skip && program.is_some_and(Vec::is_empty)
     }
 
-    /// Returns the file that holds the key of one of the tenant's VMs.
+    /// Returns the direction in whose place the program of a direction is: a bundle, which holds both, is in
+    /// that of ingress.
+    #[must_use]
+    pub const fn place_of(&self, direction: Direction) -> Direction {
+        if self.bundle_key.is_some() { Direction::Ingress } else { direction }
+    }
+
+    /// Returns the file with the key of one of the tenant's VMs; `None` if the key comes from a handshake.
     #[must_use]
     pub fn key_file_of<'a>(&'a self, vm: &'a Vm) -> Option<&'a Path> {
+        if vm.handshake.is_some() {
+            return None;
+        }
         vm.key_file.as_deref().or(self.key_file.as_deref())
     }
 
@@ -240,10 +264,13 @@ pub struct Vm {
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// By [`p4shield_abi::Direction`]: the objects of the program; empty: no program.
+    /// By [`p4shield_abi::Direction`]: the objects of the program; empty: no program. If the tenant has a
+    /// `bundle_key`, the VM's bundle is in the place of the ingress program, and holds both.
     pub programs: [Vec<PathBuf>; 2],
     /// The file that holds its own key; `None`: the tenant's.
     pub key_file: Option<PathBuf>,
+    /// How it agrees on keys with its P4 VM; `None`: its key is in a file.
+    pub handshake: Option<Handshake>,
     /// Its info page.
     pub info_page: Option<PathBuf>,
     /// Its log page.
@@ -255,6 +282,14 @@ pub struct Vm {
     /// The network of its addresses (VNI), which distinguishes it from VMs with the same addresses in other
     /// networks.
     pub vni: Option<u32>,
+}
+
+impl Vm {
+    /// Returns the paths of its pages.
+    pub fn pages(&self) -> impl Iterator<Item = &Path> {
+        let handshake = self.handshake.as_ref().map(|h| &*h.page);
+        [self.info_page.as_deref(), self.log_page.as_deref(), handshake].into_iter().flatten()
+    }
 }
 
 /// A wire.
@@ -336,7 +371,8 @@ impl Config {
         let port = names.find_map(|n| self.ports.iter().find(|p| p.name == n))?;
         let Role::Vm(vm) = port.role else { return None };
         let may = port.zero_copy == ZeroCopy::Auto && self.placement == Placement::P4vm;
-        self.tenants.get(usize::from(vm.tenant)).filter(|_| may)
+        let tenant = self.tenants.get(usize::from(vm.tenant)).filter(|_| may);
+        tenant.filter(|t| t.compartment == Compartment::Process)
     }
 
     /// Returns the role of the port with this `external_ids:iface-id`.

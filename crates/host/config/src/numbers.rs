@@ -5,7 +5,7 @@
 //! that have been vacant, or new ones. A number that becomes vacant is not assigned in the same change: a
 //! message that still refers to it meets an entry without a name and never another tenant.
 
-use super::{Config, NoProgram, Port, Role, Tenant, Vm};
+use super::{Compartment, Config, NoProgram, Port, Role, Tee, Tenant, Vm};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{FailPolicy, VmRef};
 use std::time::Duration;
@@ -24,7 +24,10 @@ impl Entry for Tenant {
     fn vacant() -> Self {
         Self {
             name: String::new(),
+            compartment: Compartment::default(),
+            tee: Tee::default(),
             key_file: None,
+            bundle_key: None,
             socket: None,
             key_window: Duration::ZERO,
             fail: FailPolicy::Drop,
@@ -57,6 +60,7 @@ impl Entry for Vm {
             addresses: Vec::new(),
             programs: [Vec::new(), Vec::new()],
             key_file: None,
+            handshake: None,
             info_page: None,
             log_page: None,
             page_owner: None,

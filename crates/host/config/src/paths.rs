@@ -12,11 +12,11 @@ fn vm_keys(tenant: &file::Tenant) -> impl Iterator<Item = &Spanned<PathBuf>> {
 }
 
 impl Checker<'_> {
-    /// Reports a page that two VMs have, or that is both pages of one; and a key that two tenants
+    /// Reports a page that two VMs have, or that is two pages of one; and a key that two tenants
     /// or VMs have.
     pub(super) fn unshared_paths(&mut self, file: &file::File) {
         let vms = file.tenant.iter().flat_map(|t| &t.vm);
-        let pages = vms.flat_map(|v| [&v.info_page, &v.log_page]).flatten();
+        let pages = vms.flat_map(|v| [&v.info_page, &v.log_page, &v.handshake_page]).flatten();
         self.unshared("page", "what one VM reads or writes there, the other one does, too", pages);
         let own = |t| -> Vec<_> { vm_keys(t).collect() };
         let keys = file.tenant.iter().flat_map(|t| t.key_file.as_ref().into_iter().chain(own(t)));

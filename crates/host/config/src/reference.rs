@@ -5,6 +5,7 @@
 
 use super::Attachment::{self, Dpdk, Wire, Xsk};
 use super::check::{MAX_CPU, MAX_FIRST_UID, MAX_VNI};
+use super::compartment::{ACCELERATORS, MAX_PROCESSORS};
 use super::{MAX_NAME, MEASURES};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use std::fmt::Write;
@@ -93,6 +94,11 @@ use KeyDefault::{Absent, Required, Value};
 pub const TABLES: &[Table] = &[
     Table { header: "", meaning: "What this installation consists of.", keys: TOP },
     Table { header: "[daemon]", meaning: "The host daemon.", keys: DAEMON },
+    Table {
+        header: "[machine]",
+        meaning: "The virtual machines of tenants with `compartment = \"vm\"`.",
+        keys: MACHINE,
+    },
     Table { header: "[[tenant]]", meaning: "A tenant, with a P4 VM of its own.", keys: TENANT },
     Table { header: "[[tenant.vm]]", meaning: "A user VM of the preceding tenant.", keys: VM },
     Table {
@@ -124,8 +130,12 @@ const TOP: &[Key] = &[
     key("placement", "string", Value("\"p4vm\""), Words(&["p4vm", "inline"]), ALL,
         "Where programs run: in the tenant's P4 VM, or inside the switch's process, which isolates no \
          tenant and is the baseline for measurements. `inline` needs `dpdk` or `xsk`."),
-    key("compartment", "string", Value("\"process\""), Words(&["process"]), ALL,
-        "What isolates a P4 VM: a sandboxed process."),
+    key("compartment", "string", Value("\"process\""), Words(&["process", "vm"]), ALL,
+        "What isolates the P4 VMs of tenants that do not say otherwise: a sandboxed process, or a \
+         [virtual machine](../how-to/virtual-machines.md)."),
+    key("tee", "string", Value("\"none\""), Words(&["none", "sev-snp", "tdx"]), ALL,
+        "The trusted execution environment of virtual machines: what keeps their memory from the host. It \
+         has not been run on such hardware yet."),
     key("level", "string", Value("\"baseline\""), Words(&["baseline"]), ALL,
         "How switches are divided among tenants: one switch for all."),
 ];
@@ -161,14 +171,41 @@ const DAEMON: &[Key] = &[
 ];
 
 #[rustfmt::skip]
+const MACHINE: &[Key] = &[
+    key("image", "path", Value("\"/usr/lib/p4shield/image\""), PATH, ALL,
+        "The folder that `p4shield image build` made: kernel and initial file system."),
+    key("qemu", "path", Value("\"qemu-system-x86_64\""), PATH, ALL,
+        "QEMU's program. A name without a slash is searched in `PATH`."),
+    key("accelerator", "string", Value("\"auto\""), Words(&ACCELERATORS), ALL,
+        "How QEMU executes instructions: by KVM, by emulation (`tcg`), or by KVM if it runs ordinary guests \
+         here."),
+    key("processors", "integer", Value("2"), Range(1, MAX_PROCESSORS as u64), ALL,
+        "The processors of each virtual machine. One of them judges packets."),
+    key("firmware", "path", Absent("`/usr/share/ovmf/OVMF.amdsev.fd` or `OVMF.inteltdx.ms.fd` there"),
+        PATH, ALL, "The firmware that a `tee` measures."),
+    key("processor", "string", Absent("`EPYC-v4`"), Text("one of QEMU's EPYC models"), ALL,
+        "QEMU's model of the processor with `tee = \"sev-snp\"`, which measures it."),
+    key("quote_service", "string", Absent("`vsock:2:4050`"), Text("`vsock:CID:PORT` or `unix:/PATH`"), ALL,
+        "Where the host's Quote Generation Service listens, with `tee = \"tdx\"`."),
+];
+
+#[rustfmt::skip]
 const TENANT: &[Key] = &[
     key("name", "string", Required, NAME, ALL, "The tenant's name, unique in the file."),
+    key("compartment", "string", Absent("that of the whole file"), Words(&["process", "vm"]), ALL,
+        "What isolates this tenant's P4 VM."),
+    key("tee", "string", Absent("that of the whole file, for a virtual machine"),
+        Words(&["none", "sev-snp", "tdx"]), ALL, "The trusted execution environment of this tenant's P4 VM."),
     key("key_file", "path", Absent("no key, no pages"), PATH, ALL,
         "The key of the tenant's VMs, made by `p4shield keygen`, with mode 0600. Agent and auditor in each \
          VM have the same key."),
+    key("evidence", "string", Value("\"tee\""), Words(&["tee", "sample"]), ALL,
+        "What the P4 VM presents in handshakes: evidence of its `tee`, or nothing (\"not attested\")."),
     key("key_window", "duration", Value("\"10m\""), Text("above 0, up to `24h`"), ALL,
         "The time after a rotation in which the previous key is accepted, too; see \
          [keys](../how-to/keys.md)."),
+    key("bundle_key", "path", Absent("programs come as objects"), PATH, ALL,
+        "The public key that signs the tenant's bundles; the P4 VM then runs no other program."),
     key("socket", "path", Absent("none"), PATH, ALL,
         "The UNIX socket where the tenant sees its own VMs and replaces its own programs, and nothing else: \
          see [tenants' sockets](../how-to/tenant-socket.md)."),
@@ -201,11 +238,12 @@ const TENANT: &[Key] = &[
     key("budget", "integer", Value("262144"), Range(1 << 12, 1 << 32), ALL,
         "The most instructions that a program may execute for one packet. Helpers count by what they touch."),
     key("memory", "size", Value("\"2GiB\""), Text("at least `64MiB`"), ALL,
-        "The address space of the P4 VM, and the memory limit of its cgroup."),
+        "The address space of the P4 VM, and the memory limit of its cgroup; the memory of its virtual \
+         machine, at least `192MiB`."),
     key("cpu_percent", "integer", Absent("no limit"), Range(1, 100_000), ALL,
         "The CPU limit of the P4 VM's cgroup, in percent of a core."),
     key("cpu", "integer", Absent("any core on which no switch polls"), Range(0, MAX_CPU as u64), ALL,
-        "The core of the thread that judges packets."),
+        "The core of the thread that judges packets, or of the virtual machine."),
     key("busy", "boolean", Value("false"), BOOLEAN, ALL,
         "`true`: the P4 VM polls and never sleeps; only for a P4 VM with a core of its own."),
     key("delay", "duration", Absent("none"), Text("above 0, up to `10ms`"), ALL,
@@ -221,14 +259,21 @@ const VM: &[Key] = &[
         none."),
     key("egress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets from the VM; \
         empty: none."),
+    key("bundle", "path", Absent("none"), PATH, ALL, "The signed bundle with the programs of both \
+        directions; in place of `ingress` and `egress`, for a tenant with a `bundle_key`."),
+    key("key", "string", Value("\"file\""), Words(&["file", "handshake"]), ALL,
+        "Where the VM's key comes from; see [handshakes](../how-to/handshake.md)."),
+    key("handshake_page", "path", Absent("none"), PATH, ALL, "The page of handshakes."),
+    key("agent_key", "string", Absent("none"), Text("64 hexadecimal digits, or `any`"), ALL,
+        "The public key that the agent must have in handshakes, as `p4shield key public` prints it."),
     key("key_file", "path", Absent("the tenant's"), PATH, ALL,
         "The VM's own key, in place of the tenant's. The VM's key opens nothing of the tenant's other VMs."),
     key("info_page", "path", Absent("none"), PATH, ALL,
-        "The info page, to which the agent in the VM publishes. The VM or tenant needs a `key_file`."),
+        "The info page, to which the agent in the VM publishes. The VM needs a key."),
     key("log_page", "path", Absent("none"), PATH, ALL,
-        "The log page, which the auditor in the VM reads. The VM or tenant needs a `key_file`."),
+        "The log page, which the auditor in the VM reads. The VM needs a key."),
     key("page_owner", "integer", Absent("the daemon's user"), Text("a user ID"), ALL,
-        "The owner of both pages, which have mode 0600."),
+        "The owner of the pages, which have mode 0600."),
     key("iface_id", "string", Absent("none"), VISIBLE, SWITCHES,
         "`external_ids:iface-id` of the VM's interface in Open vSwitch's database, as OVN and OpenStack \
          set it."),
@@ -349,125 +394,4 @@ impl Allowed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Config;
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(Path::new("/etc/p4shield/p4shield.toml"), text).map_err(|e| e.to_string())
-    }
-
-    /// Returns a valid file whose `table` has this line, for the first attachment of `key`.
-    fn file(table: &Table, key: &Key, line: &str) -> String {
-        let attachment = key.attachments[0];
-        let at = |header: &str| if table.header == header { line } else { "" };
-        // The value of `attachment` itself decides.
-        let top = if key.name == "attachment" {
-            String::new()
-        } else if line == "placement = \"inline\"" {
-            "attachment = \"dpdk\"\n".to_owned()
-        } else {
-            format!("attachment = \"{}\"\n", attachment.name())
-        };
-        let tenant = "[[tenant]]\nname = \"alice\"\n";
-        let is_tenants = key.name == "key_file" && table.header == "[[tenant]]";
-        let key_file = if is_tenants { "" } else { "key_file = \"a.key\"\n" };
-        let vm = "[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n";
-        let mut text = format!(
-            "{top}{}\n[daemon]\n{}\n{tenant}{key_file}{}\n{vm}{}\n",
-            at(""),
-            at("[daemon]"),
-            at("[[tenant]]"),
-            at("[[tenant.vm]]")
-        );
-        text += &match table.header {
-            "[[wire]]" => format!(
-                "[[wire]]\nvm_interface = \"a\"\nswitch_interface = \"b\"\ntenant = \"alice\"\nvm = \
-                 \"web\"\n{line}\n"
-            ),
-            "[[port]]" if key.name == "role" => format!("[[port]]\nname = \"p\"\n{line}\n"),
-            "[[port]]" => format!("[[port]]\nname = \"p\"\ntenant = \"alice\"\nvm = \"web\"\n{line}\n"),
-            "[[tunnel]]" if key.name == "type" => format!("[[tunnel]]\n{line}\n"),
-            "[[tunnel]]" => format!("[[tunnel]]\ntype = \"geneve\"\n{line}\n"),
-            _ => String::new(),
-        };
-        text
-    }
-
-    fn all_keys() -> impl Iterator<Item = (&'static Table, &'static Key)> {
-        TABLES.iter().flat_map(|t| t.keys.iter().map(move |k| (t, k)))
-    }
-
-    #[test]
-    fn the_reference_lists_exactly_the_accepted_keys() {
-        for table in TABLES {
-            let parent = if table.header == "[[tenant.vm]]" { "[[tenant]]\nname = \"a\"\n" } else { "" };
-            // The refusal of an unknown key lists the known ones between backticks.
-            let error = parse(&format!("{parent}{}\nunknown_key = 1", table.header)).unwrap_err();
-            assert!(error.contains("unknown field `unknown_key`"), "{error}");
-            let accepted: BTreeSet<_> = error.split('`').skip(3).step_by(2).collect();
-            let tables = ["daemon", "tenant", "wire", "port", "tunnel", "vm"];
-            let is_table = |k: &&str| match table.header {
-                "" => tables.contains(k),
-                "[[tenant]]" => *k == "vm",
-                _ => false,
-            };
-            let accepted: BTreeSet<_> = accepted.into_iter().filter(|k| !is_table(k)).collect();
-            let listed: BTreeSet<_> = table.keys.iter().map(|k| k.name).collect();
-            assert_eq!(accepted, listed, "{}", table.header);
-            assert_eq!(listed.len(), table.keys.len(), "{}: a key is listed twice", table.header);
-        }
-    }
-
-    #[test]
-    fn the_references_defaults_are_those_of_the_parser() {
-        for (table, key) in all_keys() {
-            let Value(value) = key.default else { continue };
-            let without = parse(&file(table, key, "")).unwrap();
-            let with = parse(&file(table, key, &format!("{} = {value}", key.name)));
-            let with = with.unwrap_or_else(|e| panic!("{} {}: {e}", table.header, key.name));
-            assert_eq!(with, without, "{} {}", table.header, key.name);
-        }
-    }
-
-    #[test]
-    fn the_references_limits_are_those_of_the_parser() {
-        for (table, key) in all_keys() {
-            let result = |value: &str| parse(&file(table, key, &format!("{} = {value}", key.name)));
-            match key.allowed {
-                Range(least, most) => {
-                    for n in [least, most] {
-                        result(&n.to_string()).unwrap_or_else(|e| panic!("{} {n}: {e}", key.name));
-                    }
-                    for n in least.checked_sub(1).into_iter().chain([most + 1]) {
-                        assert!(result(&n.to_string()).is_err(), "{} {n}", key.name);
-                    }
-                }
-                Words(words) if key.kind == "string" => {
-                    for word in words {
-                        result(&format!("{word:?}")).unwrap_or_else(|e| panic!("{} {word}: {e}", key.name));
-                    }
-                    assert!(result("\"other\"").is_err(), "{}", key.name);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    #[test]
-    fn the_reference_page_is_up_to_date() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/configuration.md");
-        let generated = page();
-        if std::env::var_os("P4SHIELD_BLESS").is_some() {
-            std::fs::write(&path, &generated).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            found == generated,
-            "docs/reference/configuration.md differs from crates/host/config/src/reference.rs; run \
-             `P4SHIELD_BLESS=1 cargo test -p p4shield-config reference`"
-        );
-    }
-}
+mod tests;

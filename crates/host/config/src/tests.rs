@@ -33,6 +33,7 @@ fn the_example_names_every_key() {
     for table in [
         "",
         "[daemon]\n",
+        "[machine]\n",
         "[[port]]\n",
         "[[tunnel]]\n",
         "[[tenant]]\nname=\"a\"\n",
@@ -44,6 +45,57 @@ fn the_example_names_every_key() {
             assert!(EXAMPLE.contains(key), "examples/p4shield.toml does not mention {key}");
         }
     }
+}
+
+#[test]
+fn a_tenant_has_the_compartment_of_the_file_or_its_own() {
+    let text = format!(
+        "compartment = \"vm\"\n{MINIMAL}[[tenant]]\nname = \"bob\"\ncompartment = \"process\"\n\
+         [[tenant.vm]]\nname = \"db\"\naddresses = [\"10.0.0.3\"]\n"
+    );
+    let config = parse(&text).unwrap();
+    let compartments: Vec<_> = config.tenants.iter().map(|t| t.compartment).collect();
+    assert_eq!(compartments, [Compartment::Vm, Compartment::Process]);
+    let machine =
+        parse(&format!("[machine]\nqemu = \"bin/qemu\"\nimage = \"image\"\n{MINIMAL}")).unwrap().machine;
+    assert_eq!(machine.qemu, Path::new("/etc/p4shield/bin/qemu"));
+    assert_eq!(machine.image, Path::new("/etc/p4shield/image"));
+    assert_eq!(config.machine.qemu, Path::new("qemu-system-x86_64"), "searched in PATH");
+}
+
+#[test]
+fn virtual_machines_need_memory_and_p4_vms() {
+    let text = |keys: &str, tenant: &str| {
+        let tenant = MINIMAL.replacen("[[tenant.vm]]", &format!("{tenant}\n[[tenant.vm]]"), 1);
+        errors(&format!("{keys}\n{tenant}"))
+    };
+    let error = text("", "compartment = \"vm\"\nmemory = \"64MiB\"");
+    assert!(error.contains("at least 192MiB"), "{error}");
+    let error = text("placement = \"inline\"\nattachment = \"dpdk\"", "compartment = \"vm\"");
+    assert!(error.contains("\"vm\" needs P4 VMs"), "{error}");
+    let error = text("compartment = \"jail\"", "");
+    assert!(error.contains("write \"process\" or \"vm\""), "{error}");
+}
+
+#[test]
+fn tees_belong_to_virtual_machines() {
+    let text = |keys: &str, tenant: &str| {
+        let tenant = MINIMAL.replacen("[[tenant.vm]]", &format!("{tenant}\n[[tenant.vm]]"), 1);
+        format!("{keys}\n{tenant}")
+    };
+    let tee = |keys: &str, tenant: &str| parse(&text(keys, tenant)).unwrap().tenants[0].tee;
+    assert_eq!(tee("compartment = \"vm\"\ntee = \"tdx\"", ""), Tee::Tdx);
+    assert_eq!(tee("compartment = \"vm\"\ntee = \"tdx\"", "tee = \"none\""), Tee::None);
+    assert_eq!(tee("compartment = \"vm\"\ntee = \"tdx\"", "compartment = \"process\""), Tee::None);
+    assert_eq!(tee("", "compartment = \"vm\"\ntee = \"sev-snp\""), Tee::SevSnp);
+    for (keys, tenant) in [("tee = \"sev-snp\"", ""), ("", "tee = \"sev-snp\"")] {
+        let error = errors(&text(keys, tenant));
+        assert!(error.contains("write compartment = \"vm\""), "{error}");
+    }
+    let error = errors(&text("compartment = \"vm\"\ntee = \"sgx\"", ""));
+    assert!(error.contains("\"none\" or \"sev-snp\" or \"tdx\""), "{error}");
+    let error = errors(&text("[machine]\nprocessor = \"host\"\nquote_service = \"4050\"", ""));
+    assert!(error.contains("processor = \"EPYC-v4\"") && error.contains("vsock:2:4050"), "{error}");
 }
 
 #[test]

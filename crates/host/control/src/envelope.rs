@@ -59,6 +59,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Envelope<T>, DecodeEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::{BundleLoaded, BundleRequest};
     use crate::message::{Hello, KeysSent, PROTOCOL_VERSION, Reply, Request, Status, VmStatus};
     use crate::program::{MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot};
     use crate::sandbox::SandboxReport;
@@ -83,6 +84,7 @@ mod tests {
                 name: "web".into(),
                 info: true,
                 log: false,
+                handshake: None,
                 keys: KeysSent { current: true, previous_ms: Some(600_000) },
             },
             Request::SetKeys { vm: 3, window_ms: 1 },
@@ -99,6 +101,8 @@ mod tests {
             Request::DescribeProgram { slot, maps: 3, schema: 4096 },
             Request::ReadMap(MapQuery { slot, program: [9; 32], map: 1, from: 7, rows: 100, zeros: true }),
             Request::Status,
+            Request::PinBundleKey { key: [7; 32] },
+            Request::StageBundle(BundleRequest { vm: 3, name: "web".into(), len: 1 << 20, floor: 1 << 40 }),
         ]
     }
 
@@ -153,6 +157,7 @@ mod tests {
             Reply::Refused("no".to_owned()),
             Reply::Description(Box::new(description)),
             Reply::MapPart(part),
+            Reply::BundleLoaded(BundleLoaded { version: 1 << 40, programs: [Some([9; 32]), None] }),
         ] {
             seeds.push(encode(&Envelope { id: 7, body }).unwrap());
         }

@@ -10,6 +10,7 @@
 //! libraries carry the same requests over the same [`Socket`] to programs of placement `inline`.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod client;
 mod door;
 mod envelope;
@@ -19,12 +20,14 @@ mod sandbox;
 mod socket;
 mod text;
 
+pub use bundle::{BundleLoaded, BundleRequest};
 pub use client::{Client, ClientError};
 pub use door::{Door, GREETING};
 pub use envelope::{DecodeError, Envelope, decode, encode};
 pub use message::{
-    ChannelStatus, DirectionStatus, Hello, KeyStatus, KeysSent, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS,
-    PROTOCOL_VERSION, Reply, Request, Status, VmStatus, WireGeometry, verdict,
+    AgentDemand, ChannelStatus, DirectionStatus, HandshakeStatus, Hello, KeyStatus, KeysSent, MAX_BUNDLE,
+    MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, Reply, Request, SessionStatus, Status,
+    VmStatus, WireGeometry, verdict,
 };
 pub use program::{
     Entries, MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription,

@@ -1,5 +1,6 @@
 //! The messages: what the host daemon requests of a P4 VM, and what the P4 VM replies.
 
+use crate::bundle::{BundleLoaded, BundleRequest};
 use crate::program::{Entries, MapPart, MapQuery, ProgramDescription, ProgramSlot};
 use crate::sandbox::SandboxReport;
 use p4shield_abi::Verdict;
@@ -8,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
+/// The most bytes of a bundle.
+pub const MAX_BUNDLE: usize = 12 << 20;
 /// The most user VMs of one tenant.
 pub const MAX_VMS: u16 = 256;
 /// The most channels of one P4 VM: each receive queue of each port of a switch has one.
@@ -47,6 +50,15 @@ pub struct KeysSent {
     pub current: bool,
     /// If the previous key comes, too: the time in which it is accepted, milliseconds.
     pub previous_ms: Option<u32>,
+}
+
+/// What a P4 VM demands of the agent with which it agrees on a VM's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentDemand {
+    /// The agent's public key (X25519); none: any agent may have the session.
+    pub key: Option<[u8; 32]>,
+    /// Whether the P4 VM may stay without evidence, so that its host may be the agent's peer.
+    pub without_evidence: bool,
 }
 
 /// Geometry of a channel, as a message carries it.
@@ -88,8 +100,9 @@ pub enum Request {
         /// The time; zero: it ends with its daemon.
         ms: u32,
     },
-    /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`; its current key
-    /// and its previous key, as `keys` says.
+    /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`; its handshake
+    /// page, if `handshake`; its current key and its previous key, as `keys` says. With a handshake page
+    /// there are no keys: the P4 VM agrees on them with the VM's agent.
     SetVm {
         /// Index within the tenant.
         vm: u16,
@@ -99,6 +112,8 @@ pub enum Request {
         info: bool,
         /// Whether a log page comes with this.
         log: bool,
+        /// Whether a handshake page comes with this, and what the P4 VM demands of the agent.
+        handshake: Option<AgentDemand>,
         /// The keys that come with this.
         keys: KeysSent,
     },
@@ -209,6 +224,18 @@ pub enum Request {
     Status,
     /// Publish last log records and end.
     Stop,
+    /// Pins the key of the tenant's bundles. From now on programs come from bundles only that this key has
+    /// signed. Comes before any VM; no other key can be pinned afterwards.
+    PinBundleKey {
+        /// The ed25519 key.
+        key: [u8; 32],
+    },
+    /// Verifies a bundle, builds and checks its programs, and replaces those of both directions together. One
+    /// that is refused leaves the old ones running. Descriptor: memory that holds it.
+    LoadBundle(BundleRequest),
+    /// Does the same, but leaves the old programs running until [`Request::Commit`]. Descriptor: as for
+    /// `LoadBundle`.
+    StageBundle(BundleRequest),
 }
 
 impl Request {
@@ -217,13 +244,15 @@ impl Request {
     pub const fn descriptors(&self) -> usize {
         match self {
             Self::Hello(h) => h.door as usize,
-            Self::SetVm { info, log, keys, .. } => {
+            Self::SetVm { info, log, handshake, keys, .. } => {
                 let keys = keys.current as usize + keys.previous_ms.is_some() as usize;
-                *info as usize + *log as usize + keys
+                *info as usize + *log as usize + handshake.is_some() as usize + keys
             }
             Self::Adopt { .. }
             | Self::LoadProgram { .. }
             | Self::StageProgram { .. }
+            | Self::LoadBundle(_)
+            | Self::StageBundle(_)
             | Self::SetKeys { .. } => 1,
             Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
             Self::Commit
@@ -239,7 +268,8 @@ impl Request {
             | Self::DescribeProgram { .. }
             | Self::ReadMap(_)
             | Self::Status
-            | Self::Stop => 0,
+            | Self::Stop
+            | Self::PinBundleKey { .. } => 0,
         }
     }
 }
@@ -275,6 +305,8 @@ pub enum Reply {
     Description(Box<ProgramDescription>),
     /// To `ReadMap`.
     MapPart(MapPart),
+    /// The programs of a bundle run, or are staged.
+    BundleLoaded(BundleLoaded),
 }
 
 /// How a P4 VM fares.
@@ -310,8 +342,40 @@ pub struct VmStatus {
     pub log_records: u64,
     /// By [`p4shield_abi::Direction`].
     pub directions: [DirectionStatus; 2],
-    /// Its keys; none if it has no pages.
+    /// Its keys; none if it has no pages, or no session yet.
     pub keys: Option<KeyStatus>,
+    /// Its handshakes, if its keys come from them.
+    pub handshake: Option<HandshakeStatus>,
+}
+
+/// The handshakes of a user VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandshakeStatus {
+    /// Sessions that the P4 VM agreed on.
+    pub agreed: u64,
+    /// Handshakes that failed after they had begun.
+    pub failed: u64,
+    /// Messages that were ignored in handshakes that are over.
+    pub ignored: u64,
+    /// Why the last handshake failed, unless one has succeeded since.
+    pub error: Option<String>,
+    /// The present session.
+    pub session: Option<SessionStatus>,
+}
+
+/// A session of a user VM's agent with the P4 VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Digest of everything that was agreed. The agent logs the same.
+    pub transcript: [u8; 32],
+    /// The agent's public key.
+    pub agent: [u8; 32],
+    /// Whether that is the key which the configuration demands.
+    pub is_agent_known: bool,
+    /// Whether the P4 VM presented evidence of a TEE.
+    pub presented_evidence: bool,
+    /// Seconds since it was agreed.
+    pub age_s: u64,
 }
 
 /// The keys of a user VM.

@@ -4,6 +4,7 @@
 //! that it was started in, and creates a leaf beside it for each P4 VM. Where that is not possible, only the
 //! resource limits of the sandbox apply, and `status` reports why.
 
+use crate::config::{Compartment, Tenant};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,13 @@ pub(crate) struct NoCgroup {
 
 /// The daemon's own leaf.
 const LEAF: &str = "daemon";
+
+/// Most processes and threads of a P4 VM in a process.
+const PROCESSES: u32 = 16;
+/// The same for a virtual machine: QEMU has a thread for each processor and a pool for its own work.
+const QEMU_PROCESSES: u32 = 192;
+/// What QEMU needs beside the memory of its virtual machine: its own, translated code, and its page tables.
+const QEMU_MEMORY: u64 = 384 << 20;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
@@ -68,8 +76,12 @@ impl Cgroup {
     }
 
     /// Creates the leaf of a tenant's P4 VM.
-    pub(crate) fn group(&self, tenant: &str, memory: u64, cpu_percent: Option<u32>) -> io::Result<Group> {
-        let path = self.root.join(format!("p4vm-{tenant}"));
+    pub(crate) fn group(&self, tenant: &Tenant) -> io::Result<Group> {
+        let path = self.root.join(format!("p4vm-{}", tenant.name));
+        let (memory, processes) = match tenant.compartment {
+            Compartment::Process => (tenant.memory, PROCESSES),
+            Compartment::Vm => (tenant.memory.saturating_add(QEMU_MEMORY), QEMU_PROCESSES),
+        };
         fs::create_dir_all(&path)?;
         let group = Group { path };
         fs::write(group.path.join("memory.max"), memory.to_string())?;
@@ -79,9 +91,10 @@ impl Cgroup {
         if swap.exists() {
             fs::write(swap, "0")?;
         }
-        let quota = cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
+        let quota =
+            tenant.cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
         fs::write(group.path.join("cpu.max"), format!("{quota} 100000"))?;
-        fs::write(group.path.join("pids.max"), "16")?;
+        fs::write(group.path.join("pids.max"), processes.to_string())?;
         Ok(group)
     }
 }
@@ -130,6 +143,15 @@ mod tests {
         assert_eq!(mount_point("nonsense\n"), None);
     }
 
+    fn alice() -> Tenant {
+        let text = "attachment = \"wire\"\n[[tenant]]\nname = \"alice\"\nmemory = \"1GiB\"\n\
+                    cpu_percent = 50\n\
+                    [[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n\
+                    [[wire]]\ntenant = \"alice\"\nvm = \"web\"\nvm_interface = \"a\"\n\
+                    switch_interface = \"b\"\n";
+        crate::config::Config::parse(Path::new("p4shield.toml"), text).unwrap().tenants.remove(0)
+    }
+
     #[test]
     fn limits_are_written_in_the_kernels_format() {
         let folder = std::env::temp_dir().join(format!("p4shield-rt-cgroup-{}", std::process::id()));
@@ -139,7 +161,8 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join("daemon/cgroup.procs")).unwrap(), "42");
         fs::create_dir(folder.join("p4vm-alice")).unwrap();
         fs::write(folder.join("p4vm-alice/memory.swap.max"), "max").unwrap();
-        let group = cgroup.group("alice", 1 << 30, Some(50)).unwrap();
+        let mut alice = alice();
+        let group = cgroup.group(&alice).unwrap();
         assert_eq!(
             fs::read_to_string(folder.join("p4vm-alice/memory.swap.max")).unwrap(),
             "0",
@@ -150,6 +173,10 @@ mod tests {
         assert_eq!((read("cpu.max"), read("memory.max")), ("50000 100000".into(), "1073741824".into()));
         assert_eq!(read("cgroup.procs"), "7");
         drop(group);
+        alice.compartment = Compartment::Vm;
+        drop(cgroup.group(&alice).unwrap());
+        let limit: u64 = read("memory.max").parse().unwrap();
+        assert_eq!(limit - alice.memory, QEMU_MEMORY, "QEMU's own memory comes on top of the machine's");
         // The kernel shows what is enabled without the sign.
         fs::write(folder.join("cgroup.subtree_control"), "cpuset cpu memory pids").unwrap();
         assert_eq!(undivided(&folder.join("daemon")), folder, "the process was upgraded");

@@ -9,8 +9,8 @@ use crate::problems;
 use crate::programs::{ProgramKey, ProgramStore};
 use crate::state::{DaemonState, Running};
 use crate::status::{
-    DirectionStatus, InfoStatus, IngressRule, KeyStatus, PortStatus, State, Status, TenantStatus, Unowned,
-    VmStatus,
+    DirectionStatus, HandshakeStatus, InfoStatus, IngressRule, KeyStatus, PortStatus, SessionStatus, State,
+    Status, TenantStatus, Unowned, VmStatus,
 };
 use crate::supervisor::{KeyReport, SupervisorReport};
 use crate::text::hex;
@@ -21,6 +21,7 @@ use p4shield_attach::UnownedCounts;
 use p4shield_control as control;
 use p4shield_mediator::{DirectionCounts, Reason};
 use p4shield_seal::KeyId;
+use std::time::Instant;
 
 impl DaemonState {
     /// Returns the present status of everything.
@@ -35,6 +36,7 @@ impl DaemonState {
         problems.extend(problems::of_wires(&running.config, &wires));
         problems.extend(switches.problems);
         problems.extend(self.tenant_sockets().problems());
+        self.losses.retain(Instant::now(), &mut problems);
         self.watched.stamp(&mut problems);
         let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
         Status {
@@ -68,7 +70,7 @@ fn tenant_status(
         let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
         let direction = |d: Direction| DirectionStatus {
             skipped: tenant.skips(v, d),
-            source: programs.source(&ProgramKey::new(&tenant.name, &vm.name, d)),
+            source: programs.source(&ProgramKey::new(&tenant.name, &vm.name, tenant.place_of(d))),
             ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
         };
         let is_vms =
@@ -84,6 +86,7 @@ fn tenant_status(
             keys: p4vm.and_then(|p| p.keys).map(|keys| {
                 key_status(&keys, report.keys.get(v).copied().unwrap_or_default(), vm.info_page.is_some())
             }),
+            handshake: p4vm.and_then(|p| p.handshake.as_ref()).map(handshake_status),
             log_records: p4vm.map_or(0, |p| p.log_records),
             ingress: direction(Direction::Ingress),
             egress: direction(Direction::Egress),
@@ -92,6 +95,8 @@ fn tenant_status(
     let sandbox = report.sandbox.as_ref().filter(|_| report.state == State::Running);
     Some(TenantStatus {
         name: tenant.name.clone(),
+        compartment: tenant.compartment.name().to_owned(),
+        tee: tenant.tee.name().to_owned(),
         state: report.state,
         pid: report.pid,
         uid: sandbox.map(|s| s.uid),
@@ -118,6 +123,24 @@ fn key_status(keys: &control::KeyStatus, report: KeyReport, page: bool) -> KeySt
         agent_follows: keys.agent_follows,
         log_follows: keys.log_follows,
         overdue: report.is_overdue && page,
+    }
+}
+
+fn handshake_status(handshake: &control::HandshakeStatus) -> HandshakeStatus {
+    let session = |s: &control::SessionStatus| SessionStatus {
+        transcript: hex(&s.transcript),
+        agent: hex(&s.agent),
+        is_agent_known: s.is_agent_known,
+        is_attested: s.presented_evidence,
+        age_s: s.age_s,
+    };
+    HandshakeStatus {
+        agreed: handshake.agreed,
+        failed: handshake.failed,
+        ignored: handshake.ignored,
+        // A P4 VM is hostile: its text goes to a terminal.
+        error: handshake.error.as_deref().map(control::printable),
+        session: handshake.session.as_ref().map(session),
     }
 }
 

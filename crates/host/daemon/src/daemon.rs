@@ -8,6 +8,7 @@ use crate::cgroup::Cgroup;
 use crate::config::{self, Config};
 use crate::error::DaemonError;
 use crate::http;
+use crate::losses::RecentLosses;
 use crate::notify;
 use crate::programs::ProgramStore;
 use crate::reload_report::ReloadReport;
@@ -126,6 +127,10 @@ impl Daemon {
             state,
         };
         let supervise = |(number, tenant): (usize, &config::Tenant)| {
+            // A number that the daemon before left vacant.
+            if tenant.is_vacant() {
+                return Ok(None);
+            }
             let supervisor = starter.start(&config, number, &attachment, true);
             let failed = |source| DaemonError::Supervisor { tenant: tenant.name.clone(), source };
             supervisor.map(|supervisor| Some(Arc::new(supervisor))).map_err(failed)
@@ -152,6 +157,7 @@ impl Daemon {
             tenant_sockets: Mutex::default(),
             reloading: Mutex::new(()),
             watched: Arc::clone(&watched),
+            losses: RecentLosses::default(),
             started_ms: now_ms(),
             path: std::env::current_exe().ok(),
             successor: Mutex::new(None),

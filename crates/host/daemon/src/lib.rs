@@ -35,6 +35,7 @@
 mod adoption;
 pub mod api;
 mod attachment;
+mod bundle_files;
 mod cgroup;
 mod collect_status;
 mod daemon;
@@ -45,6 +46,7 @@ mod exposition;
 mod http;
 mod inspect;
 mod lock;
+mod losses;
 mod metrics;
 mod notify;
 mod preflight;

@@ -129,6 +129,11 @@ fn information(status: &Status) -> Vec<Family> {
     let mut known = gauge("info_known", "Whether programs have fresh, authentic information");
     let mut window = gauge("key_window_end", "End of a running rotation's window, in seconds since 1970");
     let mut follows = gauge("key_agent_follows", "Whether the VM's agent has used the current key");
+    let mut handshakes = counter("handshakes", "Handshakes of the VM's agent with the P4 VM, by result");
+    let mut session = gauge(
+        "session_attested",
+        "1: the session's P4 VM presented evidence; 0: it did not; no row: no session",
+    );
     let mut records = counter("log_records", "Records that the P4 VM published on its log page");
     for t in &status.tenants {
         for v in &t.vms {
@@ -136,6 +141,12 @@ fn information(status: &Status) -> Vec<Family> {
             if let Some(keys) = &v.keys {
                 keys.window_until.into_iter().for_each(|until| window.set(labels.clone(), until));
                 follows.set(labels.clone(), u64::from(keys.agent_follows));
+            }
+            if let Some(h) = &v.handshake {
+                let results = [("agreed", h.agreed), ("failed", h.failed)];
+                results.iter().for_each(|(result, n)| handshakes.add(with(&labels, "result", result), *n));
+                let attested = h.session.as_ref().map(|s| u64::from(s.is_attested));
+                attested.into_iter().for_each(|attested| session.set(labels.clone(), attested));
             }
             let i = &v.info;
             let results = [
@@ -149,7 +160,7 @@ fn information(status: &Status) -> Vec<Family> {
             records.add(labels.clone(), v.log_records);
         }
     }
-    vec![snapshots, known, window, follows, records]
+    vec![snapshots, known, window, follows, handshakes, session, records]
 }
 
 fn wires(status: &Status) -> Vec<Family> {

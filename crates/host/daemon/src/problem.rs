@@ -41,6 +41,8 @@ pub enum ProblemKind {
     KeyAbsent,
     /// A VM's agent still used the previous key when its window ended.
     KeyNotFollowed,
+    /// Agent and P4 VM have not agreed on a VM's keys.
+    HandshakeMissing,
     /// An interface of a wire is not attached.
     InterfaceDown,
     /// No switch is connected.
@@ -69,7 +71,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::P4vmDown,
         Self::NoChannel,
         Self::CoreShared,
@@ -85,6 +87,7 @@ impl ProblemKind {
         Self::PageAbsent,
         Self::KeyAbsent,
         Self::KeyNotFollowed,
+        Self::HandshakeMissing,
         Self::InterfaceDown,
         Self::NoSwitch,
         Self::DatabaseLost,
@@ -118,6 +121,7 @@ impl ProblemKind {
             Self::PageAbsent => "page_absent",
             Self::KeyAbsent => "key_absent",
             Self::KeyNotFollowed => "key_not_followed",
+            Self::HandshakeMissing => "handshake_missing",
             Self::InterfaceDown => "interface_down",
             Self::NoSwitch => "no_switch",
             Self::DatabaseLost => "database_lost",

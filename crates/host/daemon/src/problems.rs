@@ -2,7 +2,7 @@
 
 use crate::config::{Attachment, Config, Tenant};
 use crate::problem::{Problem, ProblemKind};
-use crate::status::{DirectionStatus, State, TenantStatus, VmStatus, WireStatus};
+use crate::status::{DirectionStatus, HandshakeStatus, State, TenantStatus, VmStatus, WireStatus};
 use p4shield_abi::FailPolicy;
 use std::path::Path;
 
@@ -82,6 +82,10 @@ fn of_vm(tenant: &str, vm: &VmStatus, policy: &str) -> Vec<Problem> {
         problems.push(Problem::of_vm(ProblemKind::KeyNotFollowed, (tenant, &vm.name), text));
         return problems;
     }
+    if let Some(text) = vm.handshake.as_ref().and_then(no_session) {
+        problems.push(Problem::of_vm(ProblemKind::HandshakeMissing, (tenant, &vm.name), text));
+        return problems;
+    }
     let (kind, remedy) = match vm.info.status.as_str() {
         "missing" => (ProblemKind::InfoMissing, "start `p4shield agent` in the VM"),
         "stale" => (
@@ -106,6 +110,17 @@ fn of_vm(tenant: &str, vm: &VmStatus, policy: &str) -> Vec<Problem> {
     problems
 }
 
+/// Returns why a VM has no keys; none if it has a session.
+fn no_session(handshake: &HandshakeStatus) -> Option<String> {
+    let remedy = "programs have no information and there is no log until then; start `p4shield agent run \
+                  --handshake-page` in the VM, or read its log";
+    match (&handshake.session, &handshake.error) {
+        (Some(_), _) => None,
+        (None, Some(error)) => Some(format!("its agent and P4 VM do not agree on keys ({error}); {remedy}")),
+        (None, None) => Some(format!("its agent has not agreed on keys with the P4 VM yet; {remedy}")),
+    }
+}
+
 /// Returns the number of packets that had no verdict for this reason.
 fn without_verdict(direction: &DirectionStatus, reason: &str) -> u64 {
     let counts = direction.dropped.iter().chain(&direction.let_through);
@@ -116,8 +131,9 @@ fn late(direction: &DirectionStatus) -> Option<String> {
     let packets = without_verdict(direction, "deadline");
     (packets > 0).then(|| {
         format!(
-            "packets without a verdict at the deadline: {packets}; give the P4 VM more time on a core (fewer \
-             busy processes beside it, cpu, cpu_percent), or raise the tenant's deadline"
+            "packets without a verdict at the deadline: {packets}, some in the last minutes; give the P4 VM \
+             more time on a core (fewer busy processes beside it, cpu, cpu_percent), or raise the tenant's \
+             deadline"
         )
     })
 }
@@ -126,8 +142,8 @@ fn full(direction: &DirectionStatus) -> Option<String> {
     let packets = without_verdict(direction, "full");
     (packets > 0).then(|| {
         format!(
-            "packets that found the queue or the channel full: {packets}; give the P4 VM more time on a \
-             core, or raise the tenant's max_held and slots"
+            "packets that found the queue or the channel full: {packets}, some in the last minutes; give the \
+             P4 VM more time on a core, or raise the tenant's max_held and slots"
         )
     })
 }
@@ -151,9 +167,14 @@ fn absent_files(tenant: &Tenant, state: State) -> Vec<Problem> {
         _ => "free the path; the daemon tries again until then",
     };
     for (_, vm) in tenant.numbered_vms() {
-        let pages = [("info page", "agent", &vm.info_page), ("log page", "auditor", &vm.log_page)];
+        let handshake = vm.handshake.as_ref().map(|h| &*h.page);
+        let pages = [
+            ("info page", "agent", vm.info_page.as_deref()),
+            ("log page", "auditor", vm.log_page.as_deref()),
+            ("handshake page", "agent", handshake),
+        ];
         for (what, user, page) in pages {
-            if let Some((path, why)) = page.as_deref().and_then(absent) {
+            if let Some((path, why)) = page.and_then(absent) {
                 let text = format!("its {what} {path} is absent ({why}), so no {user} can open it; {remedy}");
                 problems.push(Problem::of_vm(ProblemKind::PageAbsent, (&tenant.name, &vm.name), text));
             }

@@ -5,8 +5,9 @@
 use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
-use crate::config::{self, Config, Placement};
+use crate::config::{self, Compartment, Config, Placement};
 use crate::http;
+use crate::losses::RecentLosses;
 use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
 use crate::refusal;
 use crate::supervisor::{Loaded, NO_PROGRAM, P4VmCommand, Supervisor, SupervisorConfig};
@@ -20,6 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// User ID of P4 VMs where the range does not exist (a container with few users): `nobody`.
 pub(crate) const FALLBACK_UID: u32 = 65534;
+
+/// The direction of a bundle in requests.
+const BOTH: &str = "both";
 
 /// Why no program can be loaded where `no_program = "skip"` applies.
 const SKIPPED: &str = "the P4 VM does not judge these packets: with no_program = \"skip\" and no program \
@@ -67,6 +71,8 @@ impl Starter {
             cpu: tenant.cpu,
             busy: tenant.busy,
             delay: tenant.delay,
+            machine: (tenant.compartment == Compartment::Vm).then(|| config.machine.clone()),
+            tee: tenant.tee,
         }
     }
 
@@ -112,6 +118,8 @@ pub(crate) struct DaemonState {
     pub(crate) reloading: Mutex<()>,
     /// The problems that were seen before, for their beginnings and for the log.
     pub(crate) watched: Arc<WatchedProblems>,
+    /// When packets were lost last.
+    pub(crate) losses: RecentLosses,
     /// When the daemon started, in milliseconds since 1970.
     pub(crate) started_ms: u64,
     /// The path of the daemon's binary at its start.
@@ -150,8 +158,7 @@ impl DaemonState {
         let (number, found) = running.config.tenant(tenant).ok_or_else(|| Self::no_tenant(tenant))?;
         let found_vm = found.numbered_vms().find(|(_, v)| v.name == vm);
         let (v, _) = found_vm.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
-        let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
-        let direction = direction.ok_or_else(|| "a direction is ingress or egress".to_owned())?;
+        let direction = place(found, direction)?;
         let supervisor = running.supervisor(number).ok_or("the daemon is stopping")?;
         let (tenant, supervisor) = (found.clone(), Arc::clone(supervisor));
         Ok(Found { key: ProgramKey::new(&tenant.name, vm, direction), tenant, vm: v, direction, supervisor })
@@ -214,6 +221,25 @@ impl DaemonState {
     /// Returns the records of commands that changed a direction's program, the newest first.
     pub(crate) fn history(&self, target: &Target<'_>) -> Result<Vec<ProgramRecord>, String> {
         Ok(self.starter.programs.history(&self.find(target)?.key))
+    }
+}
+
+/// Finds the place of a program by its direction. A bundle, which has both, is in the place of ingress.
+fn place(tenant: &config::Tenant, direction: &str) -> Result<Direction, String> {
+    match (direction, tenant.bundle_key.is_some()) {
+        (BOTH, true) => Ok(Direction::Ingress),
+        (BOTH, false) => {
+            Err(format!("tenant {} has no bundle_key: a program is of ingress or egress", tenant.name))
+        }
+        (_, true) => Err(format!(
+            "tenant {} has a bundle_key: a bundle has the programs of both directions; write both in the \
+             place of {direction}",
+            tenant.name
+        )),
+        (_, false) => {
+            let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
+            direction.ok_or_else(|| "a direction is ingress or egress".to_owned())
+        }
     }
 }
 

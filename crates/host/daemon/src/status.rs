@@ -94,6 +94,12 @@ pub enum State {
 pub struct TenantStatus {
     /// Its name.
     pub name: String,
+    /// What isolates its P4 VM: `process` or `vm`.
+    #[serde(default)]
+    pub compartment: String,
+    /// What keeps its virtual machine's memory from the host: `sev-snp`, `tdx`, or `none`.
+    #[serde(default)]
+    pub tee: String,
     /// State of its P4 VM.
     pub state: State,
     /// Process ID of its P4 VM, while it runs.
@@ -132,6 +138,9 @@ pub struct VmStatus {
     /// Its keys; none if it has no pages or its P4 VM does not run.
     #[serde(default)]
     pub keys: Option<KeyStatus>,
+    /// Its handshakes; none if its key is in a file or its P4 VM does not run.
+    #[serde(default)]
+    pub handshake: Option<HandshakeStatus>,
     /// Where its ingress program judges.
     #[serde(default)]
     pub ingress_rule: IngressRule,
@@ -156,6 +165,36 @@ pub struct KeyStatus {
     pub log_follows: bool,
     /// The window has ended, and the agent has not used this key.
     pub overdue: bool,
+}
+
+/// The handshakes of a user VM's agent with the P4 VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandshakeStatus {
+    /// Sessions that they agreed on since the P4 VM started.
+    pub agreed: u64,
+    /// Handshakes that failed.
+    pub failed: u64,
+    /// Messages that the P4 VM ignored.
+    pub ignored: u64,
+    /// Why the last one failed, unless one has succeeded since.
+    pub error: Option<String>,
+    /// The present session.
+    pub session: Option<SessionStatus>,
+}
+
+/// A session, as the P4 VM reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Digest of everything that was agreed, hexadecimal. The agent reports the same.
+    pub transcript: String,
+    /// The agent's public key, hexadecimal.
+    pub agent: String,
+    /// Whether the configuration demands this key.
+    pub is_agent_known: bool,
+    /// Whether the P4 VM presented evidence of its TEE. Otherwise it is not attested.
+    pub is_attested: bool,
+    /// Seconds since it was agreed.
+    pub age_s: u64,
 }
 
 /// Where a VM's ingress program judges; docs/decisions/010-one-rule-for-what-is-judged.md.

@@ -1,6 +1,6 @@
 //! Helpers for text and files.
 
-use p4shield_control::MAX_OBJECTS;
+use p4shield_control::MAX_BUNDLE;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::{Error, Read, Result as IoResult};
@@ -23,15 +23,16 @@ fn open_regular(path: &Path) -> IoResult<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(Error::other("it is not a regular file")) }
 }
 
-/// Reads a program's object files, each up to the size that a P4 VM accepts.
+/// Reads a program's object files, or a bundle, each up to the size of a bundle. The limit for objects is
+/// checked where they are sent.
 pub(crate) fn read_objects(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
     let read = |path: &PathBuf| {
         let failed = |e| format!("cannot read object {}: {e}", path.display());
         let mut bytes = Vec::new();
-        let limit = MAX_OBJECTS as u64 + 1;
+        let limit = MAX_BUNDLE as u64 + 1;
         open_regular(path).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
-        if bytes.len() > MAX_OBJECTS {
-            return Err(format!("object {} is larger than the limit of {MAX_OBJECTS} bytes", path.display()));
+        if bytes.len() > MAX_BUNDLE {
+            return Err(format!("object {} is larger than the limit of {MAX_BUNDLE} bytes", path.display()));
         }
         Ok(bytes)
     };

@@ -21,9 +21,6 @@ pub(crate) const HOARD: u16 = 7001;
 /// Time after which a connection attempt counts as denied: shorter than the kernel's first SYN retransmission
 /// (one second), so that one attempt is one SYN.
 const CONNECT: Duration = Duration::from_millis(500);
-/// Time after which an established connection without an answer counts as stalled: longer than TCP's first
-/// retransmissions, which a restart of the P4 VM may cause.
-const ANSWER: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The server inside the user VM. Stops on drop.
@@ -141,12 +138,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Opens `established` lasting connections and twice `hoarders` that can fill memory, then starts to open
-    /// new ones.
+    /// Opens lasting connections and twice `hoarders` that can fill memory, then starts to open new ones.
+    /// `established`: how many, and the time after which one without an answer counts as stalled.
     pub(crate) fn start(
         ns: &NetNs,
         server: IpAddr,
-        established: usize,
+        (established, patience): (usize, Duration),
         hoarders: usize,
     ) -> std::io::Result<Self> {
         let (kept, hoards) = ns.inside(|| {
@@ -164,7 +161,7 @@ impl Client {
         let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
         let talk = {
             let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
-            std::thread::spawn(move || keep_talking(kept, &seen, &stop))
+            std::thread::spawn(move || keep_talking(kept, patience, &seen, &stop))
         };
         let knock = {
             let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
@@ -207,10 +204,10 @@ impl Drop for Client {
     }
 }
 
-fn keep_talking(mut kept: Vec<TcpStream>, seen: &Seen, stop: &AtomicBool) {
+fn keep_talking(mut kept: Vec<TcpStream>, patience: Duration, seen: &Seen, stop: &AtomicBool) {
     for s in &kept {
         // An unlimited wait would hide a stalled connection, so a limit that cannot be set counts as one.
-        if s.set_read_timeout(Some(ANSWER)).is_err() {
+        if s.set_read_timeout(Some(patience)).is_err() {
             seen.stalled.fetch_add(1, Ordering::Relaxed);
         }
     }

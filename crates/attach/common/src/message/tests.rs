@@ -63,6 +63,7 @@ fn orders() -> Vec<DaemonMessage> {
                 name: "web".into(),
                 info: true,
                 log: false,
+                handshake: None,
                 keys: p4shield_control::KeysSent::default(),
             },
         },

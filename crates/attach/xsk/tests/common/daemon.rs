@@ -113,9 +113,18 @@ impl Drop for Daemon {
     }
 }
 
+/// The P4 VM's end of a lane's channel.
+struct Line {
+    session: u64,
+    lane: LaneId,
+    channel: u32,
+    judge: Responder,
+    doorbell: Doorbell,
+}
+
 #[derive(Default)]
 struct P4Vm {
-    lines: Mutex<Vec<(u64, LaneId, Responder, Doorbell)>>,
+    lines: Mutex<Vec<Line>>,
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
     remarks: Mutex<Vec<Notice>>,
@@ -151,10 +160,11 @@ impl SwitchEvents for P4Vm {
                     self.zero_copy.fetch_add(1, Ordering::Release);
                 }
                 peer.channel(lane, 0, channel, fd, &theirs, headers);
-                self.lines.lock().expect("no panic").push((peer.session, lane, judge, ours));
+                let line = Line { session: peer.session, lane, channel: number, judge, doorbell: ours };
+                self.lines.lock().expect("no panic").push(line);
             }
             SwitchEvent::Message(LibraryMessage::LaneDown { lane }) => {
-                self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
+                self.lines.lock().expect("no panic").retain(|l| (l.session, l.lane) != (peer.session, lane));
             }
             SwitchEvent::Message(LibraryMessage::Counts { lane, unowned, .. }) => {
                 self.refused.lock().expect("no panic").insert(lane, unowned.refused);
@@ -162,7 +172,10 @@ impl SwitchEvents for P4Vm {
             SwitchEvent::Message(LibraryMessage::Notice { notice, .. }) => {
                 self.remarks.lock().expect("no panic").push(notice);
             }
-            SwitchEvent::Message(fault @ LibraryMessage::Fault { .. }) => {
+            // The previous daemon's channels may fail before this one's replace them.
+            SwitchEvent::Message(fault @ LibraryMessage::Fault { channel, .. })
+                if self.lines.lock().expect("no panic").iter().any(|l| l.channel == channel) =>
+            {
                 self.faults.lock().expect("no panic").push(format!("{fault:?}"));
             }
             _ => {}
@@ -175,7 +188,7 @@ impl P4Vm {
         let mut batch = RequestBatch::new(&GEOMETRY);
         while !self.ends.load(Ordering::Acquire) {
             let mut worked = 0;
-            for (_, _, judge, bell) in self.lines.lock().expect("no panic").iter_mut() {
+            for Line { judge, doorbell, .. } in self.lines.lock().expect("no panic").iter_mut() {
                 worked += judge.fetch(&mut batch).unwrap_or_default();
                 for entry in batch.iter_mut() {
                     let count = self.judged.fetch_add(1, Ordering::AcqRel);
@@ -184,7 +197,7 @@ impl P4Vm {
                     judge.respond(reply).expect("verdicts fit");
                 }
                 if judge.publish() {
-                    bell.ring();
+                    doorbell.ring();
                 }
             }
             if worked == 0 {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use p4shield_agent::HandshakeStatus;
 use p4shield_agent::PageLocation;
-use p4shield_agent::config::{AgentConfig, InterfaceConfig, Threshold};
+use p4shield_agent::config::{AgentConfig, HandshakeConfig, InterfaceConfig, Threshold};
 use p4shield_agent::control::{Answer, Request, send_request};
 
 use super::identity::Identity;
@@ -19,6 +20,8 @@ use p4shield_console::{Exit, output, signals, units};
 /// Examples:
 ///
 ///   p4shield agent run --tenant alice --vm web --key alice.key --info-page pci:auto --interface eth0
+///   p4shield agent run --tenant alice --vm web --key /run/p4shield/web.key --info-page pci:auto \
+///     --handshake-page pci:auto --policy policy.toml      agree on the key with the P4 VM
 ///   p4shield agent set 3 1                    programs read it with get_app_value(3)
 ///   p4shield agent set queue 7 --for-ms 500   a named slot, for half a second
 ///   p4shield agent status
@@ -97,6 +100,8 @@ struct Run {
     /// pci:0000:00:05.0, or pci:auto for the only device of the right size
     #[arg(long, value_name = "LOCATION")]
     info_page: PageLocation,
+    #[command(flatten)]
+    handshake: Handshake,
     /// An interface whose packet rates are published; may be repeated; programs number the interfaces
     /// from 0. A link speed in Mbit/s may follow a colon: eth0:10000
     #[arg(long = "interface", value_name = "NAME[:MBPS]", value_parser = interface)]
@@ -115,6 +120,40 @@ struct Run {
     state: PathBuf,
     #[command(flatten)]
     socket: Socket,
+}
+
+/// How the agent agrees on a key with the P4 VM, where the operator writes key = "handshake".
+#[derive(Debug, clap::Args)]
+struct Handshake {
+    /// Agree on the key with the P4 VM through this page, shared like the info page, and write it to the
+    /// file of --key, from which the auditor reads it
+    #[arg(long, value_name = "LOCATION", requires = "policy")]
+    handshake_page: Option<PageLocation>,
+    /// The attestation policy that the P4 VM has to meet (see `p4shield policy check`)
+    #[arg(long, value_name = "FILE", requires = "handshake_page")]
+    policy: Option<PathBuf>,
+    /// This agent's own key, made by `p4shield keygen`; its public half (`p4shield key public`) is the
+    /// operator's agent_key. Without it a new one at each start, for agent_key = "any"
+    #[arg(long, value_name = "FILE", requires = "handshake_page")]
+    agent_key: Option<PathBuf>,
+    /// The tenant's age_limit, milliseconds; no key is agreed on with a P4 VM that has another one
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    age_limit_ms: u32,
+    /// The tenant's no_program; no key is agreed on with a P4 VM that has another one
+    #[arg(long, default_value = "pass", value_parser = ["pass", "drop", "skip"])]
+    no_program: String,
+}
+
+impl Handshake {
+    fn config(self) -> Option<HandshakeConfig> {
+        Some(HandshakeConfig {
+            page: self.handshake_page?,
+            policy: self.policy?,
+            agent_key: self.agent_key,
+            age_limit_ms: self.age_limit_ms,
+            passes_without_program: self.no_program == "pass",
+        })
+    }
 }
 
 impl Args {
@@ -140,6 +179,7 @@ impl Args {
 impl Run {
     fn run(self) -> anyhow::Result<Exit> {
         let mut config = AgentConfig::new(self.identity.into(), self.info_page);
+        config.handshake = self.handshake.config();
         config.epoch_file = self.state;
         config.socket = self.socket.socket;
         config.interval_ms = self.interval_ms;
@@ -187,6 +227,7 @@ fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
                 "every {} ms for {:.0} s, {} failed, {} missed, {:.2}% of a core",
                 s.interval_ms, s.uptime_s, s.failed, s.missed, s.cpu_percent
             ));
+            s.handshake.iter().for_each(print_handshake);
             for (field, value) in &s.known {
                 output::line(format_args!("  field {field:>3}  {value}"));
             }
@@ -194,6 +235,17 @@ fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
         Answer::Done => {}
     }
     Ok(())
+}
+
+fn print_handshake(handshake: &HandshakeStatus) {
+    match (&handshake.session, &handshake.error) {
+        (Some(s), _) => {
+            let transcript = s.transcript.get(..16).unwrap_or_default();
+            output::line(format_args!("session {transcript} with the P4 VM: {}", s.standing));
+        }
+        (None, Some(error)) => output::line(format_args!("no session with the P4 VM: {error}")),
+        (None, None) => output::line("no session with the P4 VM yet"),
+    }
 }
 
 fn interface(text: &str) -> Result<InterfaceConfig, String> {

@@ -12,6 +12,7 @@ use p4shield_agent::config::AuditConfig;
 use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
 
+use super::bundled;
 use super::identity::Identity;
 use p4shield_console::{Exit, output, signals};
 
@@ -30,6 +31,7 @@ use p4shield_console::{Exit, output, signals};
 ///     --expect-ingress guard.o --expect-egress none
 ///   ... --expect-ingress guard.o,extern.o              a program of several objects
 ///   ... --expect-ingress old.o --expect-ingress new.o --replacements 1
+///   ... --bundle web.bundle --bundle-key alice.bundle.pub    both directions of a signed bundle
 ///
 /// Exit codes: 0 every packet that arrived went through the expected program, 10 packets bypassed the
 /// program, 11 packets were swapped, 12 the program judged packets that this VM never sent, 13 more
@@ -79,6 +81,13 @@ pub(crate) struct Args {
     /// The program that should judge packets from this VM
     #[arg(long = "expect-egress", value_name = "OBJECTS|DIGEST|none")]
     egress: Vec<String>,
+    /// The signed bundle that the provider should run: takes the programs of both directions and the least
+    /// number of header bytes from it. May be repeated, if the bundle is replaced
+    #[arg(long, value_name = "FILE", requires = "bundle_key", conflicts_with_all = ["ingress", "egress"])]
+    bundle: Vec<PathBuf>,
+    /// The public key that has to have signed the bundle
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    bundle_key: Option<PathBuf>,
     /// How many replacements of programs you announce for the time of the audit
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     replacements: u32,
@@ -122,6 +131,9 @@ impl Args {
         (config.ingress, config.egress) = (only("egress"), only("ingress"));
         config.expected.programs = [expected(&self.ingress)?, expected(&self.egress)?];
         config.expected.replacements = self.replacements;
+        if let Some(key) = &self.bundle_key {
+            bundled::expect(&mut config, &self.bundle, key)?;
+        }
         let header_bytes = &mut config.expected.header_bytes;
         *header_bytes = self.min_header_bytes.unwrap_or(*header_bytes);
         config.max_loss_ppm = self.max_loss.unwrap_or(config.max_loss_ppm);

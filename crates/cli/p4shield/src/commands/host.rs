@@ -8,7 +8,7 @@ use clap::Subcommand;
 use p4shield_control::MAX_OBJECTS;
 use p4shield_daemon::api::{Answer, Command as Request, ObjectBytes};
 use p4shield_daemon::config::{Config, ConfigError};
-use p4shield_daemon::status::{DirectionStatus, IngressRule, KeyStatus, State, Status};
+use p4shield_daemon::status::{DirectionStatus, HandshakeStatus, IngressRule, KeyStatus, State, Status};
 use p4shield_daemon::view::What;
 use p4shield_daemon::{ProgramSource, SwitchStatus, api};
 
@@ -99,6 +99,7 @@ pub(crate) struct Metrics {
 /// Examples:
 ///
 ///   p4shield program load alice web ingress guard.o
+///   p4shield program load alice web both web.bundle
 ///   p4shield program load --temporary alice web ingress trace.o
 ///   p4shield program check alice web ingress guard.o --socket /run/p4shield/tenants/alice.sock
 ///   p4shield program unload alice web egress
@@ -121,10 +122,10 @@ enum ProgramCommand {
         tenant: String,
         /// The user VM
         vm: String,
-        /// ingress (towards the VM) or egress (from it)
-        #[arg(value_parser = ["ingress", "egress"])]
+        /// ingress (towards the VM) or egress (from it); both for a bundle
+        #[arg(value_parser = ["ingress", "egress", "both"])]
         direction: String,
-        /// eBPF objects: the program's first, then those of its C functions
+        /// eBPF objects: the program's first, then those of its C functions; or one bundle
         #[arg(required = true)]
         objects: Vec<PathBuf>,
         /// Return to the previous program at the next reload or restart of the daemon
@@ -139,10 +140,10 @@ enum ProgramCommand {
         tenant: String,
         /// The user VM
         vm: String,
-        /// ingress (towards the VM) or egress (from it)
-        #[arg(value_parser = ["ingress", "egress"])]
+        /// ingress (towards the VM) or egress (from it); both for a bundle
+        #[arg(value_parser = ["ingress", "egress", "both"])]
         direction: String,
-        /// eBPF objects: the program's first, then those of its C functions
+        /// eBPF objects: the program's first, then those of its C functions; or one bundle
         #[arg(required = true)]
         objects: Vec<PathBuf>,
         #[command(flatten)]
@@ -155,8 +156,8 @@ enum ProgramCommand {
         tenant: String,
         /// The user VM
         vm: String,
-        /// ingress or egress
-        #[arg(value_parser = ["ingress", "egress"])]
+        /// ingress or egress; both for a bundle
+        #[arg(value_parser = ["ingress", "egress", "both"])]
         direction: String,
         #[command(flatten)]
         socket: Socket,
@@ -167,8 +168,8 @@ enum ProgramCommand {
         tenant: String,
         /// The user VM
         vm: String,
-        /// ingress or egress
-        #[arg(value_parser = ["ingress", "egress"])]
+        /// ingress or egress; both for a bundle
+        #[arg(value_parser = ["ingress", "egress", "both"])]
         direction: String,
         #[command(flatten)]
         socket: Socket,
@@ -179,8 +180,8 @@ enum ProgramCommand {
         tenant: String,
         /// The user VM
         vm: String,
-        /// ingress or egress
-        #[arg(value_parser = ["ingress", "egress"])]
+        /// ingress or egress; both for a bundle
+        #[arg(value_parser = ["ingress", "egress", "both"])]
         direction: String,
         /// Print JSON
         #[arg(long)]
@@ -349,6 +350,10 @@ fn show(s: &Status) {
     ));
     for t in &s.tenants {
         let state = match (t.state, t.pid) {
+            (State::Running, Some(pid)) if t.compartment == "vm" => {
+                let tee = if t.tee == "none" { "" } else { &format!(" with {}", t.tee) };
+                format!("P4 VM runs as virtual machine{tee}, process {pid}")
+            }
             (State::Running, Some(pid)) => format!("P4 VM runs as process {pid}"),
             (State::Starting, _) => "P4 VM starts".into(),
             (State::Restarting, _) => "P4 VM restarts".into(),
@@ -374,6 +379,7 @@ fn show(s: &Status) {
                     IngressRule::Arrival => "by address, where packets arrive",
                 }
             ));
+            vm.handshake.iter().for_each(show_handshake);
             vm.keys.iter().for_each(show_keys);
             show_direction("ingress", &vm.ingress);
             show_direction("egress", &vm.egress);
@@ -385,6 +391,20 @@ fn show(s: &Status) {
     for advice in &s.advice {
         output::line(format_args!("\n! {advice}"));
     }
+}
+
+/// Shows the session that a VM's key comes from.
+fn show_handshake(handshake: &HandshakeStatus) {
+    let Some(s) = &handshake.session else {
+        return output::line("    keys from a handshake: no session yet");
+    };
+    let attested = if s.is_attested { "evidence was presented" } else { "not attested" };
+    let agent = if s.is_agent_known { "known agent" } else { "any agent" };
+    let transcript = s.transcript.get(..16).unwrap_or_default();
+    output::line(format_args!(
+        "    keys from a handshake {} s ago, session {transcript}: {attested}, {agent}",
+        s.age_s
+    ));
 }
 
 /// Shows a VM's key, and its rotation while one goes on.

@@ -8,6 +8,7 @@ use p4shield_console::{Exit, Refused, output};
 use p4shield_daemon::api::{self, ApiError};
 use p4shield_daemon::config::parse_duration;
 use p4shield_daemon::{KeyOrder, KeyRotation};
+use p4shield_handshake::{Secret, StaticKey};
 use p4shield_seal::TenantKey;
 
 use super::host::Socket;
@@ -26,6 +27,7 @@ use super::keygen;
 ///   p4shield key rotate alice/web            the same for a VM with a key of its own
 ///   p4shield key install new.key alice.key   in the VM: replace the key file in one step
 ///   p4shield key id alice.key                compare both ends without showing the key
+///   p4shield key public agent.key            the public half of an agent's own key, for agent_key
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -62,6 +64,11 @@ enum Command {
         /// The file to replace
         path: PathBuf,
     },
+    /// Print the public half of an agent's own key for handshakes (X25519): the operator's `agent_key`
+    Public {
+        /// The key file
+        path: PathBuf,
+    },
     /// Print the number of a key, which reveals nothing about it
     Id {
         /// The key file
@@ -77,6 +84,10 @@ impl Args {
                 let key = TenantKey::load(&new)?;
                 key.replace(&path)?;
                 output::line(format_args!("{} has key {} now", path.display(), key.id()));
+            }
+            Command::Public { path } => {
+                let secret = Secret::from_bytes(*TenantKey::load(&path)?.expose());
+                output::line(StaticKey::from_secret(secret).public());
             }
             Command::Id { path } => output::line(TenantKey::load(&path)?.id()),
             Command::Rotate { target, window, key_file, json, socket } => {

@@ -3,13 +3,17 @@
 mod agent;
 mod attach;
 mod audit;
+mod bundle;
+mod bundled;
 mod compile;
 mod completions;
 mod conformance;
 mod explain;
 mod history;
 mod host;
+mod host_check;
 mod identity;
+mod image;
 mod key;
 mod keygen;
 mod p4vm;
@@ -19,6 +23,7 @@ mod reload;
 mod test;
 mod upgrade;
 mod verify;
+mod vmm;
 mod wires;
 
 use clap::Subcommand;
@@ -37,6 +42,7 @@ pub(crate) enum Command {
     Key(key::Args),
     Verify(verify::Args),
     Policy(policy::Args),
+    Bundle(bundle::Args),
     #[command(hide = true)]
     VerifyChild(verify::Child),
     Run(host::Run),
@@ -47,8 +53,12 @@ pub(crate) enum Command {
     Attach(attach::Attach),
     Detach(attach::Detach),
     Program(host::Program),
+    Image(image::Args),
+    Host(host_check::Args),
     #[command(hide = true, name = "p4vm")]
     P4Vm(p4vm::Args),
+    #[command(hide = true)]
+    Vmm(vmm::Args),
     #[command(hide = true)]
     Wires(wires::Args),
     Agent(agent::Args),
@@ -69,6 +79,7 @@ impl Command {
             Self::Key(a) => a.run(),
             Self::Verify(a) => a.run(),
             Self::Policy(a) => a.run(),
+            Self::Bundle(a) => a.run(),
             Self::VerifyChild(a) => a.run(),
             Self::Run(a) => a.run(),
             Self::Status(a) => a.run(),
@@ -78,7 +89,10 @@ impl Command {
             Self::Attach(a) => a.run(),
             Self::Detach(a) => a.run(),
             Self::Program(a) => a.run(),
+            Self::Image(a) => a.run(),
+            Self::Host(a) => a.run(),
             Self::P4Vm(a) => a.run(),
+            Self::Vmm(a) => a.run(),
             Self::Wires(a) => a.run(),
             Self::Agent(a) => a.run(),
             Self::Audit(a) => a.run(),

@@ -45,6 +45,7 @@ impl Args {
         limits.address_space = self.memory.unwrap_or(limits.address_space);
         run(&Options {
             control_fd,
+            evidence_fd: None,
             uid,
             allow_missing: self.allow_missing,
             limits,

@@ -2,6 +2,7 @@
 
 use crate::common::{code, p4shield, stderr, stdout};
 use crate::configuration::{Attachment, Configuration};
+use p4shield_testbed::guest::p4vm_image;
 use p4shield_testbed::{Guarded, NetNs, OpenVswitch, Switch, leftover, process, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -57,7 +58,7 @@ pub(crate) struct Cloud {
 }
 
 impl Cloud {
-    pub(crate) fn start(attachment: Attachment) -> Self {
+    pub(crate) fn start(attachment: Attachment, configuration: &Configuration) -> Self {
         let folder = leftover::folder("week").unwrap();
         let at = |name: &str| folder.path().join(name);
         for (n, kind) in ["0x9998", "0x9999"].into_iter().enumerate() {
@@ -68,7 +69,10 @@ impl Cloud {
             assert_eq!(code(&compiled), 0, "{}", stderr(&compiled));
         }
         let config = at("p4shield.toml");
-        std::fs::write(&config, Configuration::START.text(attachment)).unwrap();
+        std::fs::write(&config, configuration.text(attachment)).unwrap();
+        if configuration.machine {
+            std::os::unix::fs::symlink(p4vm_image().unwrap(), at("image")).unwrap();
+        }
         let host = NetNs::create("week").unwrap();
         let machines = MACHINES.iter().map(|m| machine(&host, m, attachment)).collect();
         let daemon = daemon(&host, folder.path());

@@ -35,6 +35,8 @@ pub(crate) struct Configuration {
     pub(crate) carol: bool,
     pub(crate) uplink: bool,
     pub(crate) budget: u32,
+    /// Whether alice's P4 VM is a virtual machine.
+    pub(crate) machine: bool,
 }
 
 impl Configuration {
@@ -48,6 +50,7 @@ impl Configuration {
         carol: false,
         uplink: false,
         budget: 100_000,
+        machine: false,
     };
 
     /// Changes one thing at random; returns whether alice's P4 VM must restart for it.
@@ -89,8 +92,10 @@ impl Configuration {
             "attachment = \"{}\"\n[daemon]\nsocket = \"p4shield.sock\"\nattach_socket = \"attach.sock\"\n",
             attachment.name()
         );
+        text += "[machine]\nimage = \"image\"\n";
         text += &tenant("bob", "");
         text += &vm("db", "\"10.9.6.3\"", 0);
+        let compartment = if self.machine { "compartment = \"vm\"\nmemory = \"256MiB\"\n" } else { "" };
         if self.carol {
             text += &tenant("carol", "fail = \"pass\"\n");
             text += &vm("mail", "\"10.9.6.4\"", 1);
@@ -98,7 +103,8 @@ impl Configuration {
         text += &tenant(
             "alice",
             &format!(
-                "deadline = \"{deadline}ms\"\nfail = \"{fail}\"\nmax_held = {max_held}\nbudget = {budget}\n"
+                "deadline = \"{deadline}ms\"\nfail = \"{fail}\"\nmax_held = {max_held}\nbudget = {budget}\n\
+                 {compartment}"
             ),
         );
         let alias = if self.alias { "\"10.9.6.1\", \"10.9.6.101\"" } else { "\"10.9.6.1\"" };

@@ -10,6 +10,7 @@ mod common;
 
 mod cloud;
 mod configuration;
+mod machines;
 mod upgrades;
 
 use cloud::{Cloud, ONE, usable};
@@ -62,7 +63,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[allow(clippy::print_stdout, reason = "the figures are of interest")]
 fn week(attachment: Attachment) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cloud = Cloud::start(attachment);
+    let cloud = Cloud::start(attachment, &Configuration::START);
     let (changes, seed) = (number("P4SHIELD_CHANGES", 40), number("P4SHIELD_SEED", 7));
     let (mut random, mut configuration) = (seed, Configuration::START);
     let daemon = cloud.daemon.pid();

@@ -10,22 +10,32 @@ use std::time::Duration;
 
 /// What happened: pings of two VMs that were answered and lost, and drops that no machine's load explains.
 #[derive(Debug)]
-struct Phase {
-    bob: (usize, usize),
-    alice: (usize, usize),
-    drops: [String; 2],
+pub(crate) struct Phase {
+    pub(crate) bob: (usize, usize),
+    pub(crate) alice: (usize, usize),
+    pub(crate) drops: [String; 2],
 }
 
 impl Cloud {
     /// Returns the processes of the P4 VMs.
-    fn p4vms(&self) -> Vec<i64> {
+    pub(crate) fn p4vms(&self) -> Vec<i64> {
         let status: Value = serde_json::from_str(&self.p4shield("status", &["--json"]).1).unwrap();
         let tenants = status["tenants"].as_array().cloned().unwrap_or_default();
         tenants.iter().filter_map(|t| t["pid"].as_i64()).collect()
     }
 
+    /// Stops the daemon. Asserts that no P4 VM and no file is left.
+    pub(crate) fn stops_without_a_trace(&mut self) {
+        let p4vms = self.p4vms();
+        let status = self.daemon.stop().expect("the daemon ends by itself");
+        assert!(status.success(), "{status:?}");
+        wait_until("the end of the P4 VMs", 60, || !p4vms.iter().any(|pid| runs(*pid))).unwrap();
+        let left = |name: &str| self.folder.path().join(name).exists();
+        assert!(!left("p4shield.sock.p4vms") && !left("p4shield.sock"), "files are left over");
+    }
+
     /// Kills and upgrades the daemon by turns under pings and TCP.
-    fn replace_daemon_often(&mut self, times: u64) -> Phase {
+    pub(crate) fn replace_daemon_often(&mut self, times: u64) -> Phase {
         let (bob, alice, stream) = (self.pings("10.9.6.3"), self.pings("10.9.6.1"), self.stream());
         std::thread::sleep(Duration::from_millis(200));
         let drops = |cloud: &Self| ["bob", "alice"].map(|tenant| cloud.drops(tenant));
@@ -45,11 +55,17 @@ impl Cloud {
     }
 }
 
+/// Returns whether a process runs.
+pub(crate) fn runs(pid: i64) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.contains("State:") && !status.contains("State:\tZ")
+}
+
 /// Kills and upgrades the daemon many times.
 #[allow(clippy::print_stdout, reason = "the figures are of interest")]
 fn replacements(attachment: Attachment) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut cloud = Cloud::start(attachment);
+    let mut cloud = Cloud::start(attachment, &Configuration::START);
     let times = number("P4SHIELD_KILLS", 5);
     // A machine that is busy with other work loses pings without the daemon's doing.
     let mut attempts = (0..3).map(|_| {
@@ -60,16 +76,23 @@ fn replacements(attachment: Attachment) {
     });
     assert!(attempts.any(|p| p.bob.1 == 0 && p.alice.1 == 0), "pings were lost");
     cloud.agrees(&Configuration::START);
-    let p4vms = cloud.p4vms();
-    let status = cloud.daemon.stop().expect("the daemon ends by itself");
-    assert!(status.success(), "{status:?}");
-    let runs = |pid: &i64| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.contains("State:") && !status.contains("State:\tZ")
-    };
-    wait_until("the end of the P4 VMs", 60, || !p4vms.iter().any(runs)).unwrap();
-    let left = |name: &str| cloud.folder.path().join(name).exists();
-    assert!(!left("p4shield.sock.p4vms") && !left("p4shield.sock"), "files are left over");
+    cloud.stops_without_a_trace();
+}
+
+#[test]
+fn the_number_of_a_removed_tenant_stays_vacant() {
+    if !usable(p4shield_testbed::usable()) {
+        return;
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Alice keeps her number, which is after that of carol.
+    let mut cloud = Cloud::start(Attachment::Wire, &Configuration { carol: true, ..Configuration::START });
+    cloud.reload(&Configuration::START);
+    cloud.kill_daemon();
+    cloud.wait("all problems to end", || cloud.p4shield("status", &[]).0 == 0);
+    cloud.agrees(&Configuration::START);
+    let log = std::fs::read_to_string(cloud.folder.path().join("daemon.log")).unwrap();
+    assert!(!log.contains("p4vm_start_failed"), "{log}");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! * **memfd** (channels). Its creator seals it with `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`,
 //!   which cannot be undone. A receiver checks the seals first and the size after them, so the size
 //!   is final.
+//! * **Device memory** (channels of a P4 VM in a virtual machine): the kernel's file for a base address
+//!   register in sysfs, whose size is the device's.
 //! * **Page file** (info page and log page of a P4 VM in a process; a virtual machine has an ivshmem
 //!   BAR of fixed size). A file cannot be sealed, so mapping one registers it with [`sigbus`]: if the
 //!   file is truncated, zeros replace the mapping, which no reader takes for a publication, and the
@@ -91,15 +93,17 @@ impl SharedMemory {
         Self::from_fd(fd, len)
     }
 
-    /// Maps a memfd that the other party sent.
+    /// Maps a memfd or device memory that the other party sent.
     ///
     /// # Errors
     /// If it is not sealed against changes of its size, or its size is not `len`.
     pub fn from_fd(fd: OwnedFd, len: usize) -> Result<Self, ShmError> {
         let expected = check_len(len)?;
-        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(system("fcntl(F_GET_SEALS)"))?;
-        if !seals.contains(SEALS) {
-            return Err(ShmError::NotSealed { seals: seals.bits() });
+        match rustix::fs::fcntl_get_seals(&fd) {
+            Ok(seals) if seals.contains(SEALS) => {}
+            Err(Errno::INVAL) if is_device(&fd)? => {}
+            Ok(seals) => return Err(ShmError::NotSealed { seals: seals.bits() }),
+            Err(source) => return Err(system("fcntl(F_GET_SEALS)")(source)),
         }
         let actual = rustix::fs::fstat(&fd).map_err(system("fstat"))?.st_size as u64;
         if actual != expected {
@@ -225,6 +229,16 @@ fn memfd(name: &str) -> Result<OwnedFd, Errno> {
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         other => other,
     }
+}
+
+/// Type of the file system sysfs (`SYSFS_MAGIC` in `linux/magic.h`), whose files only the kernel creates and
+/// resizes.
+const SYSFS: u64 = 0x6265_6572;
+
+/// Returns whether a file is the kernel's for a device.
+fn is_device(fd: &OwnedFd) -> Result<bool, ShmError> {
+    let found = rustix::fs::fstatfs(fd).map_err(system("fstatfs"))?;
+    Ok(found.f_type as u64 == SYSFS)
 }
 
 fn check_len(len: usize) -> Result<u64, ShmError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::attempt::{Seeds, Step};
-use crate::binding::{Binding, Role, Subject};
+use crate::binding::{Binding, NameDigest, Role, Subject};
 use crate::config::{Config, Now};
 use crate::crypto::Curve;
 use crate::error::{Awaited, HandshakeError};
@@ -87,7 +87,8 @@ pub(super) fn key(curve: Curve, seed: u64) -> StaticKey {
 }
 
 pub(super) const fn binding(tenant: u32, vm: u32) -> Binding {
-    Binding { tenant, subject: Subject::Vm(vm), configuration: [tenant as u8; 32] }
+    let (vm, digest) = (NameDigest([vm as u8; 32]), [tenant as u8; 32]);
+    Binding { tenant: NameDigest(digest), subject: Subject::Vm(vm), configuration: digest }
 }
 
 /// A party with hardware, which demands hardware of its peer.

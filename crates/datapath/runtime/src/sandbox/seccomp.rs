@@ -78,6 +78,7 @@ const CONTROL: &[i64] = &[
     libc::SYS_accept4,
     REPLACE_STDERR,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_pread64,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,

@@ -6,8 +6,8 @@
 use super::keys::KeyChange;
 use super::serve::ServedChannel;
 use super::tenant_programs::TenantPrograms;
-use super::vm::Vm;
-use crate::program::{LoadedProgram, MapReading, NotRead};
+use super::vm::{Vm, VmPages};
+use crate::program::{LoadedProgram, MapReading, NotRead, ProgramPair};
 use p4shield_abi::Verdict;
 use p4shield_channel::Doorbell;
 use p4shield_control::{Entries, ProgramSlot, Status};
@@ -24,12 +24,16 @@ pub enum WorkerCommand {
     SetVm(Box<Vm>),
     /// Removes a VM.
     RemoveVm(u16),
+    /// Exchanges the pages of a VM.
+    SetPages(u16, Box<VmPages>),
     /// Changes the keys of a VM.
     ChangeKeys(Box<KeyChange>),
     /// Sets the verdict for a configured program that does not run.
     ExpectProgram(ProgramSlot, Verdict),
     /// Replaces a program; `None` removes it.
     SetProgram(ProgramSlot, Option<Box<LoadedProgram>>),
+    /// Replaces the programs of both directions of a VM between two packets; `None` removes one.
+    SetPrograms(u16, Box<ProgramPair>),
     /// Adds a channel, with its doorbell.
     Attach(Box<ServedChannel>, Doorbell),
     /// Removes a channel.
@@ -50,8 +54,12 @@ pub enum WorkerAnswer {
     Done,
     /// Success; the previous program is returned.
     Retired(Option<Box<LoadedProgram>>),
+    /// Success; the previous programs are returned.
+    RetiredBoth(Box<ProgramPair>),
     /// Success; the removed VM is returned.
     Removed(Box<Vm>),
+    /// Success; the previous pages are returned.
+    PagesSet(Box<VmPages>),
     /// Success; what the change replaced is returned.
     KeysChanged(Box<KeyChange>),
     /// Success; the removed channel is returned.
@@ -73,6 +81,9 @@ impl WorkerCommand {
         let result = match self {
             Self::SetVm(vm) => programs.set_vm(vm).map(|()| WorkerAnswer::Done),
             Self::RemoveVm(vm) => programs.remove_vm(vm, header_bytes).map(WorkerAnswer::Removed),
+            Self::SetPages(vm, mut pages) => {
+                programs.set_pages(vm, &mut pages).map(|()| WorkerAnswer::PagesSet(pages))
+            }
             Self::ChangeKeys(mut change) => {
                 programs.change_keys(&mut change).map(|()| WorkerAnswer::KeysChanged(change))
             }
@@ -80,6 +91,9 @@ impl WorkerCommand {
                 programs.expect_program(slot, fallback).map(|()| WorkerAnswer::Done)
             }
             Self::SetProgram(slot, program) => programs.set_program(slot, program).map(WorkerAnswer::Retired),
+            Self::SetPrograms(vm, mut pair) => {
+                programs.set_programs(vm, &mut pair).map(|()| WorkerAnswer::RetiredBoth(pair))
+            }
             Self::WithProgram(slot, task) => programs.program(slot).map(|p| WorkerAnswer::Entries(task(p))),
             Self::CopyMap(slot, mut reading) => {
                 let result = programs.copy_map(slot, &mut reading);

@@ -73,7 +73,7 @@ impl LogPage {
         memory: SharedMemory,
         keys: &KeyRing,
         identity: &Identity<'_>,
-        min_epoch: u64,
+        epoch: Epoch,
     ) -> Result<Self, VmError> {
         let page = PageWriter::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE)
             .map_err(|source| VmError::Page { which: "log", source })?;
@@ -85,7 +85,7 @@ impl LogPage {
             is_done: false,
         });
         let digest = LogKey::new(first, identity).digest().clone();
-        let sealer = LogSealer::new(first, identity, Epoch::from_floor(min_epoch)?);
+        let sealer = LogSealer::new(first, identity, epoch);
         Ok(Self { page, sealer, audit: Audit::new(digest), records: 0, key: first.id(), next })
     }
 

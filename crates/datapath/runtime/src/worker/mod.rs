@@ -39,7 +39,7 @@ pub(crate) use runner::ProgramRunner;
 pub use serve::ServedChannel;
 pub(crate) use tenant_programs::TenantPrograms;
 pub use verdict::NoProgram;
-pub use vm::Vm;
+pub use vm::{Vm, VmPages};
 
 use channels::ServedChannels;
 use mailbox::Mailbox;
@@ -59,7 +59,7 @@ pub struct Worker {
     doorbells: Vec<ChannelDoorbell>,
     programs: TenantPrograms,
     waiter: Waiter,
-    /// Whether the kernel can wait at several futexes (`futex_waitv`, Linux 5.16).
+    /// Whether the kernel can wait at several futexes (`futex_waitv`, Linux 5.16), and those of channels.
     can_wait: bool,
     /// The mailbox's doorbell woke the worker and has not been drained yet.
     command_doorbell_rang: bool,
@@ -192,8 +192,10 @@ impl Worker {
             let futexes = std::iter::once(mailbox).chain(channels.futexes());
             futex::wait(futexes, due).map(usize::from)
         };
-        // If the kernel fails after all, the worker polls without sleeping.
-        let _ = self.waiter.sleep_in(&mut self.channels, sleep);
+        if self.waiter.sleep_in(&mut self.channels, sleep).is_err() {
+            // Memory of a device, as channels are in a virtual machine, has no futexes (EFAULT).
+            self.can_wait = false;
+        }
     }
 
     fn sleep_at_doorbells(&mut self, due: Duration) {

@@ -6,8 +6,8 @@
 
 use super::keys::KeyChange;
 use super::verdict::{self, NoProgram};
-use super::vm::Vm;
-use crate::program::{LoadedProgram, MapReading, NotRead};
+use super::vm::{Vm, VmPages};
+use crate::program::{LoadedProgram, MapReading, NotRead, ProgramPair};
 use p4shield_abi::channel::Request;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
@@ -118,6 +118,16 @@ impl TenantPrograms {
         Ok(vm)
     }
 
+    /// Exchanges the pages of a VM.
+    ///
+    /// # Errors
+    /// There is no such VM.
+    pub(super) fn set_pages(&mut self, vm: u16, pages: &mut VmPages) -> Result<(), String> {
+        let vm = self.vms.get_mut(usize::from(vm)).and_then(Option::as_deref_mut);
+        self.next_poll = 0;
+        vm.map(|vm| vm.exchange_pages(pages)).ok_or_else(|| "there is no such VM".to_owned())
+    }
+
     /// Changes the keys of a VM.
     ///
     /// # Errors
@@ -144,6 +154,15 @@ impl TenantPrograms {
         program: Option<Box<LoadedProgram>>,
     ) -> Result<Option<Box<LoadedProgram>>, String> {
         self.slot(slot).map(|(vm, direction)| vm.set_program(direction, program))
+    }
+
+    /// Exchanges the programs of both directions with those in `pair`.
+    pub(super) fn set_programs(&mut self, vm: u16, pair: &mut ProgramPair) -> Result<(), String> {
+        let (vm, _) = self.slot(ProgramSlot::new(vm, Direction::Ingress))?;
+        for (direction, program) in Direction::ALL.into_iter().zip(pair) {
+            *program = vm.set_program(direction, program.take());
+        }
+        Ok(())
     }
 
     /// Returns a program.

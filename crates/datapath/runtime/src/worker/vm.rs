@@ -12,18 +12,42 @@ use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::VmInfo;
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_control::{DirectionStatus, VmStatus};
-use p4shield_seal::{AgeLimit, Identity, InfoOpener, KeyRing, Now, SEALED_INFO_SIZE};
+use p4shield_seal::{AgeLimit, Epoch, Identity, InfoOpener, KeyRing, Now, SEALED_INFO_SIZE};
 
 /// A user VM.
 pub struct Vm {
     index: u16,
     directions: [DirectionState; 2],
-    info: Option<InfoPage>,
+    pages: VmPages,
     /// What programs read; unknown unless there is an authentic, fresh snapshot.
     known: Box<VmInfo>,
     status: InfoStatus,
-    log: Option<LogPage>,
     replacements: u32,
+}
+
+/// The pages of a VM, with the keys that they are sealed with.
+#[derive(Default)]
+pub struct VmPages {
+    info: Option<InfoPage>,
+    log: Option<LogPage>,
+}
+
+impl VmPages {
+    /// Opens pages. The log begins with `epoch`.
+    ///
+    /// # Errors
+    /// A page has the wrong size.
+    pub(crate) fn open(
+        identity: &Identity<'_>,
+        keys: &KeyRing,
+        limit: AgeLimit,
+        (info, log): (Option<SharedMemory>, Option<SharedMemory>),
+        epoch: Epoch,
+    ) -> Result<Self, VmError> {
+        let info = info.map(|memory| InfoPage::new(memory, keys, identity, limit)).transpose()?;
+        let log = log.map(|memory| LogPage::new(memory, keys, identity, epoch)).transpose()?;
+        Ok(Self { info, log })
+    }
 }
 
 /// The reading end of the info page.
@@ -113,18 +137,27 @@ impl Vm {
         log: Option<SharedMemory>,
         min_epoch: u64,
     ) -> Result<Self, VmError> {
-        let keys = || keys.ok_or(VmError::NoKey);
-        let info = info.map(|memory| InfoPage::new(memory, keys()?, identity, limit)).transpose()?;
-        let log = log.map(|memory| LogPage::new(memory, keys()?, identity, min_epoch)).transpose()?;
+        let pages = match keys {
+            Some(keys) => {
+                let epoch = Epoch::from_floor(min_epoch)?;
+                VmPages::open(identity, keys, limit, (info, log), epoch)?
+            }
+            None if info.is_none() && log.is_none() => VmPages::default(),
+            None => return Err(VmError::NoKey),
+        };
         Ok(Self {
             index,
             directions: Default::default(),
-            info,
+            pages,
             known: Box::new(VmInfo::unknown(InfoStatus::Missing)),
             status: InfoStatus::Missing,
-            log,
             replacements: 0,
         })
+    }
+
+    /// Exchanges the pages.
+    pub(super) fn exchange_pages(&mut self, pages: &mut VmPages) {
+        std::mem::swap(&mut self.pages, pages);
     }
 
     pub(super) const fn index(&self) -> u16 {
@@ -160,14 +193,14 @@ impl Vm {
         PacketContext {
             state: &mut self.directions[direction as usize],
             info: &self.known,
-            audit: self.log.as_mut().map(|log| &mut log.audit),
+            audit: self.pages.log.as_mut().map(|log| &mut log.audit),
         }
     }
 
     /// Opens the newest snapshot if there is a new publication, and marks the last one as stale when it is
     /// too old.
     pub(super) fn refresh_info(&mut self, now: Now) {
-        let Some(info) = &mut self.info else { return };
+        let Some(info) = &mut self.pages.info else { return };
         let changed = info.poll(now);
         let (snapshot, status) = info.opener.current(now);
         if changed || status != self.status {
@@ -178,7 +211,7 @@ impl Vm {
 
     /// Seals and publishes a log record.
     pub(super) fn publish_log(&mut self, header_bytes: u32, now: Now) {
-        let Some(log) = &mut self.log else { return };
+        let VmPages { info, log: Some(log) } = &mut self.pages else { return };
         let programs = self.directions.each_ref().map(|d| d.program.as_ref().map_or([0; 32], |p| p.digest()));
         let mut totals = self.directions.each_ref().map(|d| d.tally);
         for (tally, sums) in totals.iter_mut().zip(log.audit.sums()) {
@@ -190,28 +223,31 @@ impl Vm {
             header_bytes,
             replacements: self.replacements,
             totals,
-            info: self.info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals()),
+            info: info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals()),
             programs,
             sketches: *log.audit.sketches(),
         };
-        let agent_since = self.info.as_ref().and_then(|info| info.opener.current_since());
+        let agent_since = info.as_ref().and_then(|info| info.opener.current_since());
         log.publish(&record, now.mono_ns, agent_since);
     }
 
     /// Takes new keys over. What is to be freed stays in `change`.
     pub(super) fn change_keys(&mut self, change: &mut KeyChange) {
-        keys::change(self.info.as_mut().map(|info| &mut info.opener), self.log.as_mut(), change);
+        let VmPages { info, log } = &mut self.pages;
+        keys::change(info.as_mut().map(|info| &mut info.opener), log.as_mut(), change);
     }
 
     pub(super) fn status(&self) -> VmStatus {
-        let t = self.info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals());
+        let VmPages { info, log } = &self.pages;
+        let t = info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals());
         VmStatus {
             vm: self.index,
             info: self.status as u8,
             info_tally: [t.accepted, t.forged, t.replayed, t.stale],
-            log_records: self.log.as_ref().map_or(0, |l| l.records),
+            log_records: log.as_ref().map_or(0, |l| l.records),
             directions: self.directions.each_ref().map(DirectionState::status),
-            keys: keys::status(self.info.as_ref().map(|i| &i.opener), self.log.as_ref(), steady_ns()),
+            keys: keys::status(info.as_ref().map(|i| &i.opener), log.as_ref(), steady_ns()),
+            handshake: None,
         }
     }
 }

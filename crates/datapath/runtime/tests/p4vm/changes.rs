@@ -76,7 +76,8 @@ fn a_vm_that_comes_back_writes_a_later_epoch() {
     rig.ask(Request::RaiseEpoch { min_epoch: floor }, &[]).unwrap();
     rig.ask(Request::RaiseEpoch { min_epoch: 1 }, &[]).unwrap();
     let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, keys: WITH_KEY };
+    let vm =
+        Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, handshake: None, keys: WITH_KEY };
     rig.ask(vm, &[&page, &memory("key", &KEY)]).unwrap();
     crate::rig::wait_for("a record of the next epoch", || epoch().is_some_and(|e| e > first));
     assert!(epoch().unwrap() >= floor, "a lower floor lowers none");

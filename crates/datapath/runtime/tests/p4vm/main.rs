@@ -1,12 +1,15 @@
 //! End-to-end tests of a P4 VM: a process in its sandbox, with a host, a mediator and traffic.
 //!
-//! This binary starts itself as the P4 VM (`p4vm` as first argument), which needs a process with one thread;
+//! This binary starts itself as the P4 VM (`p4vm` as first argument, then the number
+//! of the socket to what collects evidence, if there is one), which needs a process with one thread;
 //! a test under libtest's harness is not one.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
+mod bundles;
 mod changes;
 mod door;
+mod handshake;
 mod programs;
 mod rig;
 mod rotation;
@@ -21,6 +24,7 @@ fn main() {
         let limits = Limits::default();
         let options = p4vm::Options {
             control_fd: 0,
+            evidence_fd: args.get(2).map(|fd| fd.parse().unwrap()),
             uid: 0x7000_0002,
             allow_missing: vec![],
             limits,
@@ -38,9 +42,11 @@ fn main() {
     let mut failed = 0;
     for (name, test) in tests::TESTS
         .iter()
+        .chain(bundles::TESTS)
         .chain(changes::TESTS)
         .chain(door::TESTS)
         .chain(rotation::TESTS)
+        .chain(handshake::TESTS)
         .filter(|(name, _)| name.contains(&filter))
     {
         let ok = std::panic::catch_unwind(test).is_ok();

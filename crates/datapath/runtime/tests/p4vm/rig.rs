@@ -9,8 +9,9 @@ use p4shield_control::{
     Client, ClientError, Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket, Status,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,14 +38,26 @@ pub(crate) struct Mediator {
 
 /// Starts a P4 VM without sending `Hello`.
 pub(crate) fn spawn() -> Socket {
+    spawn_with(&[])
+}
+
+fn spawn_with(options: &[&str]) -> Socket {
     let (ours, theirs) = Socket::pair().unwrap();
     ours.ask_for_senders().unwrap();
     let mut command = Command::new("/proc/self/exe");
-    let mut child = command.arg("p4vm").stdin(Stdio::from(theirs.into_fd())).spawn().unwrap();
+    let mut child = command.arg("p4vm").args(options).stdin(Stdio::from(theirs.into_fd())).spawn().unwrap();
     drop(command);
     // The started process waits for a first message, then forks the P4 VM and ends.
     std::thread::spawn(move || child.wait());
     ours
+}
+
+/// Starts a P4 VM that has a socket to what collects evidence. Returns the other end of that, too.
+pub(crate) fn spawn_with_evidence() -> (Socket, Socket) {
+    let (evidence, theirs) = Socket::pair().unwrap();
+    let theirs = theirs.into_fd();
+    fcntl_setfd(&theirs, FdFlags::empty()).unwrap();
+    (spawn_with(&[&theirs.as_raw_fd().to_string()]), evidence)
 }
 
 pub(crate) fn hello() -> Hello {
@@ -62,7 +75,14 @@ pub(crate) fn hello() -> Hello {
 
 /// A VM without pages.
 pub(crate) fn set_vm(vm: u16, name: &str) -> Request {
-    Request::SetVm { vm, name: name.into(), info: false, log: false, keys: KeysSent::default() }
+    Request::SetVm {
+        vm,
+        name: name.into(),
+        info: false,
+        log: false,
+        handshake: None,
+        keys: KeysSent::default(),
+    }
 }
 
 /// One key that comes with a VM.
@@ -71,7 +91,12 @@ pub(crate) const WITH_KEY: KeysSent = KeysSent { current: true, previous_ms: Non
 impl Rig {
     /// Starts a P4 VM and sends `Hello`.
     pub(crate) fn start(hello: Hello) -> Self {
-        let mut client = Client::new(spawn());
+        Self::greet(spawn(), hello)
+    }
+
+    /// Sends `Hello` to a P4 VM.
+    pub(crate) fn greet(socket: Socket, hello: Hello) -> Self {
+        let mut client = Client::new(socket);
         let reply = client.call(Request::Hello(hello), &[], PATIENCE).unwrap();
         let Reply::Hello { sandbox, .. } = reply else { panic!("{reply:?}") };
         assert!(sandbox.missing.is_empty() && sandbox.landlock_abi >= 1, "{sandbox:?}");

@@ -190,7 +190,7 @@ fn a_start_within_a_window_continues_it() {
     let log = Pages::open(&pages.log, log_page::LOG_PAGE_SIZE);
     let fds = [&info, &log].map(|m| m.fd().unwrap().try_clone_to_owned().unwrap());
     let sent = KeysSent { current: true, previous_ms: Some(600_000) };
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, keys: sent };
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, handshake: None, keys: sent };
     rig.ask(vm, &[&fds[0], &fds[1], &memory("new", &NEW), &memory("old", &KEY)]).unwrap();
     let slots = (info_page::INFO_MAGIC, info_page::INFO_SLOTS, info_page::INFO_SLOT_STRIDE);
     let mut agent = Agent::new(&key(KEY), &WEB, PageWriter::new(info, slots.0, slots.1, slots.2).unwrap());
@@ -210,7 +210,8 @@ fn each_vm_has_a_key_of_its_own() {
     let db = Identity { vm: "db", ..WEB };
     let page = Pages::open(&other.info, info_page::INFO_PAGE_SIZE);
     let fd = page.fd().unwrap().try_clone_to_owned().unwrap();
-    let vm = Request::SetVm { vm: 1, name: "db".into(), info: true, log: false, keys: WITH_KEY };
+    let vm =
+        Request::SetVm { vm: 1, name: "db".into(), info: true, log: false, handshake: None, keys: WITH_KEY };
     rig.ask(vm, &[&fd, &memory("key", &NEW)]).unwrap();
     // The key of one VM seals nothing for another, whatever name it claims.
     let mut agent = Agent::new(&key(NEW), &WEB, info);

@@ -162,14 +162,21 @@ fn replacing_programs_under_traffic_loses_nothing() {
 /// Starts a P4 VM with pages, and opens the user VM's ends.
 pub(crate) fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, PageReader) {
     let mut rig = Rig::start(hello);
+    let (pages, info, log) = give_pages(&mut rig, name);
+    (rig, pages, info, log)
+}
+
+/// Gives a P4 VM its first VM, with pages.
+pub(crate) fn give_pages(rig: &mut Rig, name: &str) -> (Pages, PageWriter, PageReader) {
     let pages = Pages::new(name);
     let (info, log) = (Pages::open(&pages.info, INFO_PAGE_SIZE), Pages::open(&pages.log, LOG_PAGE_SIZE));
     let fds = [&info, &log].map(|m| m.fd().unwrap().try_clone_to_owned().unwrap());
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, keys: WITH_KEY };
+    let vm =
+        Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, handshake: None, keys: WITH_KEY };
     rig.ask(vm, &[&fds[0], &fds[1], &memory("key", &KEY)]).unwrap();
     let info = PageWriter::new(info, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE).unwrap();
     let log = PageReader::new(log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
-    (rig, pages, info, log)
+    (pages, info, log)
 }
 
 pub(crate) const WEB: Identity<'_> = Identity { tenant: "red", vm: "web" };
@@ -294,7 +301,8 @@ fn a_floor_raises_the_logs_epoch() {
     // Without room for random bits, two P4 VMs could seal with the same key and nonce.
     let mut rig = Rig::start(Hello { min_epoch: u64::MAX, ..hello() });
     let page = memory("page", &[0; LOG_PAGE_SIZE]);
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, keys: WITH_KEY };
+    let vm =
+        Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, handshake: None, keys: WITH_KEY };
     let refused = rig.ask(vm, &[&page, &memory("key", &KEY)]);
     assert!(matches!(&refused, Err(ClientError::Failed(why)) if why.contains("epoch")), "{refused:?}");
 }

@@ -7,6 +7,7 @@ use super::AuditStatus;
 use crate::audit::expect::{Expectations, ExpectedProgram};
 use crate::audit::finding::{Finding, Share, exit_code, exit_code_of};
 use crate::audit::{DirectionStatus, Method};
+use crate::session_note::SessionNote;
 
 /// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +22,9 @@ pub struct Summary {
     pub exit_code: u8,
     /// What the audit verified, by direction, in words.
     pub verified: Vec<String>,
+    /// The session that the log's key comes from; none: the key was copied to this VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionNote>,
 }
 
 impl Summary {
@@ -57,7 +61,17 @@ impl Summary {
         if exit_code == exit_code::OK && !is_proven {
             exit_code = exit_code::UNPROVEN;
         }
-        Self { findings, unverified, standing, exit_code, verified }
+        Self { findings, unverified, standing, exit_code, verified, session: None }
+    }
+
+    /// Adds the session that the log's key comes from.
+    #[must_use]
+    pub(super) fn with_session(mut self, session: Option<SessionNote>) -> Self {
+        if session.as_ref().is_some_and(|session| !session.is_attested) {
+            self.unverified.push("the P4 VM is not attested: the provider may have made this log".to_owned());
+        }
+        self.session = session;
+        self
     }
 }
 
@@ -89,6 +103,9 @@ impl std::fmt::Display for Summary {
         let findings: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
         let said = if findings.is_empty() { &self.verified } else { &findings };
         f.write_str(&said.join("\n"))?;
+        if let Some(session) = &self.session {
+            write!(f, "\nsession {} with the P4 VM: {}", session.transcript, session.standing)?;
+        }
         self.unverified.iter().try_for_each(|u| write!(f, "\nnot verified: {u}"))
     }
 }
@@ -108,6 +125,25 @@ mod tests {
     fn seen(lost: u64, uncompared: u64) -> DirectionStatus {
         let interface = Counts { packets: 10_000, ..Counts::default() };
         DirectionStatus { interface, verified: 10_000 - uncompared, uncompared, lost, ..Default::default() }
+    }
+
+    #[test]
+    fn a_session_without_evidence_is_called_not_attested() {
+        let known = ExpectedProgram::OneOf(vec![Digest([1; 32])]);
+        let note = |is_attested, standing: &str| SessionNote {
+            transcript: "ab".into(),
+            is_attested,
+            standing: standing.into(),
+            ..SessionNote::default()
+        };
+        let said = |note| summary(seen(0, 0), known.clone()).with_session(note).to_string();
+        let sample = said(Some(note(false, "not attested: the cloud's host may be the peer")));
+        assert!(sample.contains("\nsession ab with the P4 VM: not attested"), "{sample}");
+        assert!(sample.contains("not verified: the P4 VM is not attested"), "{sample}");
+        let attested = said(Some(note(true, "attested (claims)")));
+        assert!(attested.contains("session ab with the P4 VM: attested (claims)"), "{attested}");
+        assert!(!attested.contains("not attested"), "{attested}");
+        assert!(!said(None).contains("session"));
     }
 
     #[test]

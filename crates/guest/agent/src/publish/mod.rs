@@ -16,7 +16,7 @@ use std::time::Duration;
 use p4shield_abi::info::{FIELDS, Snapshot};
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{PageFault, PageWriter};
-use p4shield_seal::{Epoch, InfoSealer, KeyFile, KeyId, Now};
+use p4shield_seal::{Epoch, InfoSealer, KeyFile, KeyId, Now, TenantKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,7 +24,9 @@ use crate::collect::Collector;
 use crate::config::{AgentConfig, VmConfig};
 use crate::control::{Answer, Reply, Request, Status, parse};
 use crate::error::AgentError;
+use crate::handshake::Handshaker;
 use crate::page::{PageMemory, PageUse, PageWatch};
+use crate::session_note::SessionNote;
 use server::Server;
 use ticker::Ticker;
 use values::Values;
@@ -41,7 +43,8 @@ const STOP_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// If configuration, key, epoch, page or socket are not usable. A running agent continues after errors.
 pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentError> {
     config.check()?;
-    for file in [&config.epoch_file, &config.socket] {
+    let key_file = config.handshake.as_ref().map(|_| &config.vm.key);
+    for file in [&config.epoch_file, &config.socket].into_iter().chain(key_file) {
         make_folder_of(file)?;
     }
     let mut agent = Agent::new(config)?;
@@ -80,12 +83,13 @@ fn make_folder_of(file: &Path) -> Result<(), AgentError> {
 
 struct Agent {
     vm: VmConfig,
-    key_file: KeyFile,
+    keys: KeySource,
     /// The key that snapshots are sealed with.
     key: KeyId,
     interval_ms: u64,
     epoch: u64,
-    sealer: InfoSealer,
+    /// None before the first session of a handshake.
+    sealer: Option<InfoSealer>,
     page: PageWriter<PageMemory>,
     watch: PageWatch,
     collector: Collector,
@@ -97,6 +101,16 @@ struct Agent {
     missed: u64,
 }
 
+/// Where the agent's key comes from.
+enum KeySource {
+    File(KeyFile),
+    /// The epoch keeps its file locked against a second agent.
+    Handshake {
+        handshaker: Box<Handshaker>,
+        _lock: Epoch,
+    },
+}
+
 /// Time of the start, and CPU time at that moment.
 struct StartTime {
     mono_ns: u64,
@@ -105,18 +119,28 @@ struct StartTime {
 
 impl Agent {
     fn new(config: &AgentConfig) -> Result<Self, AgentError> {
-        let (key_file, key) = KeyFile::open(&config.vm.key)?;
         let epoch = Epoch::next_in(&config.epoch_file)?;
         let number = epoch.number();
-        let identity = config.vm.identity();
+        let (keys, key, sealer) = match &config.handshake {
+            Some(handshake) => {
+                let handshaker = Handshaker::new(&config.vm, handshake, number)?;
+                let keys = KeySource::Handshake { handshaker: Box::new(handshaker), _lock: epoch };
+                (keys, KeyId::default(), None)
+            }
+            None => {
+                let (file, key) = KeyFile::open(&config.vm.key)?;
+                let sealer = InfoSealer::new(&key, &config.vm.identity(), epoch);
+                (KeySource::File(file), key.id(), Some(sealer))
+            }
+        };
         let (memory, watch) = PageWatch::open(&config.info_page, INFO_PAGE_SIZE, PageUse::Publish)?;
         Ok(Self {
             vm: config.vm.clone(),
-            key_file,
-            key: key.id(),
+            keys,
+            key,
             interval_ms: config.interval_ms,
             epoch: number,
-            sealer: InfoSealer::new(&key, &identity, epoch),
+            sealer,
             page: PageWriter::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?,
             watch,
             collector: Collector::new(
@@ -136,12 +160,16 @@ impl Agent {
     fn publish(&mut self) {
         let now = Now::read();
         self.reopen_page(now);
-        self.follow_key();
+        self.follow_key(now);
+        if self.sealer.is_none() {
+            return;
+        }
         let mut snapshot = Snapshot::default();
         snapshot.taken_ns = now.real_ns;
         self.collector.collect(now.mono_ns, &mut snapshot);
         self.values.collect(now.mono_ns, &mut snapshot);
-        let sealed = self.sealer.seal(&snapshot);
+        let Some(sealer) = &mut self.sealer else { return };
+        let sealed = sealer.seal(&snapshot);
         match self.page.publish(sealed.epoch, sealed.counter, sealed.bytes) {
             Ok(_) => self.published += 1,
             Err(error) => self.record_failure(&error),
@@ -149,11 +177,29 @@ impl Agent {
         self.newest = snapshot;
     }
 
+    /// Seals with the new key if the key file was replaced or there is a new session.
+    fn follow_key(&mut self, now: Now) {
+        match &mut self.keys {
+            KeySource::File(_) => self.follow_file(),
+            KeySource::Handshake { handshaker, .. } => {
+                let Some(session) = handshaker.step(now) else { return };
+                let key = TenantKey::from_bytes(*session.records_key().expose());
+                let epoch = Epoch::from_session(session.epoch());
+                (self.epoch, self.key) = (epoch.number(), key.id());
+                // The key is new, so its records begin anew, above every epoch before.
+                self.sealer = Some(InfoSealer::new(&key, &self.vm.identity(), epoch));
+                leave_to_auditor(&self.vm.key, &key, &SessionNote::of(session));
+            }
+        }
+    }
+
     /// Seals with the new key if the key file was replaced. A file that is refused changes nothing.
-    fn follow_key(&mut self) {
-        match self.key_file.changed() {
+    fn follow_file(&mut self) {
+        let KeySource::File(file) = &mut self.keys else { return };
+        match file.changed() {
             Ok(Some(key)) => {
-                self.sealer.rotate(&key, &self.vm.identity());
+                let identity = self.vm.identity();
+                self.sealer.iter_mut().for_each(|sealer| sealer.rotate(&key, &identity));
                 self.key = key.id();
                 tracing::info!(
                  event = "key_followed",
@@ -200,7 +246,7 @@ impl Agent {
         let done = match parse(line) {
             Err(why) => return Reply::Error(why),
             Ok(Request::List) => return Reply::Ok(Answer::Values(self.values.list(now))),
-            Ok(Request::Status) => return Reply::Ok(Answer::Status(self.status(now))),
+            Ok(Request::Status) => return Reply::Ok(Answer::Status(Box::new(self.status(now)))),
             Ok(Request::Set { key, value, for_ms }) => {
                 self.values.set(now, &key, value, for_ms.map(Duration::from_millis))
             }
@@ -215,6 +261,10 @@ impl Agent {
         Status {
             tenant: self.vm.tenant.clone(),
             vm: self.vm.name.clone(),
+            handshake: match &self.keys {
+                KeySource::File(_) => None,
+                KeySource::Handshake { handshaker, .. } => Some(handshaker.status()),
+            },
             key: self.key.to_string(),
             epoch: self.epoch,
             published: self.published,
@@ -225,6 +275,20 @@ impl Agent {
             cpu_percent: 100.0 * cpu.as_secs_f64() / up.as_secs_f64().max(f64::MIN_POSITIVE),
             known: (0..FIELDS as u32).filter_map(|f| Some((f, self.newest.get(f)?))).collect(),
         }
+    }
+}
+
+/// Writes a session's key where the auditor reads it, and the session's note beside it. The agent goes on
+/// without: only the auditor misses them.
+fn leave_to_auditor(key_file: &Path, key: &TenantKey, note: &SessionNote) {
+    let written = note.store(key_file).map_err(AgentError::from);
+    let written = written.and_then(|()| key.replace(key_file).map_err(AgentError::from));
+    if let Err(error) = written {
+        tracing::error!(
+            event = "session_key_not_written",
+            %error,
+            "the auditor cannot read the session's key; make the folder writable for the agent"
+        );
     }
 }
 

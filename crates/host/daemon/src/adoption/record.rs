@@ -17,8 +17,11 @@ pub(crate) struct P4VmRecord {
     pub(crate) tenant: String,
     /// Its process.
     pub(crate) process: ProcessIdentity,
-    /// By VM: the files of info page and log page.
-    pub(crate) pages: Vec<[Option<PageRecord>; 2]>,
+    /// By VM: the files of info page, log page and handshake page.
+    pub(crate) pages: Vec<[Option<PageRecord>; 3]>,
+    /// The key of bundles that is pinned.
+    #[serde(default)]
+    pub(crate) bundle_key: Option<[u8; 32]>,
     /// By VM and direction: the program.
     pub(crate) programs: Vec<[Option<ProgramMark>; 2]>,
 }

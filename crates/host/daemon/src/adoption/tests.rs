@@ -5,9 +5,10 @@ fn record() -> P4VmRecord {
     let process = ProcessIdentity::of(getpid()).unwrap();
     let mark = ProgramMark { objects: [1; 32], digest: [2; 32] };
     P4VmRecord {
+        bundle_key: None,
         tenant: "alice".to_owned(),
         process,
-        pages: vec![[None, None]],
+        pages: vec![[None, None, None]],
         programs: vec![[Some(mark), None]],
     }
 }

@@ -47,7 +47,7 @@ pub enum Command {
         tenant: String,
         /// The VM's name.
         vm: String,
-        /// `ingress` or `egress`.
+        /// `ingress` or `egress`; `both` for a bundle.
         direction: String,
         /// Absolute paths of the objects to link.
         objects: Vec<PathBuf>,
@@ -64,7 +64,7 @@ pub enum Command {
         tenant: String,
         /// The VM's name.
         vm: String,
-        /// `ingress` or `egress`.
+        /// `ingress` or `egress`; `both` for a bundle.
         direction: String,
         /// The objects to link.
         contents: Vec<ObjectBytes>,
@@ -75,7 +75,7 @@ pub enum Command {
         tenant: String,
         /// The VM's name.
         vm: String,
-        /// `ingress` or `egress`.
+        /// `ingress` or `egress`; `both` for a bundle.
         direction: String,
     },
     /// Returns the commands that changed a program.
@@ -84,7 +84,7 @@ pub enum Command {
         tenant: String,
         /// The VM's name.
         vm: String,
-        /// `ingress` or `egress`.
+        /// `ingress` or `egress`; `both` for a bundle.
         direction: String,
     },
     /// Applies what changed in the configuration, or only reports it.

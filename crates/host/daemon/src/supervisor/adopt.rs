@@ -1,6 +1,7 @@
 //! Adoption of the P4 VM that the daemon before this one started, and what the next daemon needs to adopt
 //! this one's.
 
+use super::bundles;
 use super::legacy::Legacy;
 use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process};
@@ -9,7 +10,8 @@ use super::thread::{SupervisorThread, pages_advice};
 use crate::adoption::{P4VmRecord, PageRecord};
 use crate::text::chain;
 use p4shield_abi::Direction;
-use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
+use p4shield_bundle::PublicKey;
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status, VmStatus};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -43,7 +45,7 @@ impl SupervisorThread {
             return Err(format!("it is tenant {}'s", record.tenant));
         }
         self.create_pages().map_err(|e| pages_advice(&e))?;
-        let pages = self.pages.iter_mut().map(<[_; 2]>::as_mut_slice).zip(record.pages.iter());
+        let pages = self.pages.iter_mut().map(<[_; 3]>::as_mut_slice).zip(record.pages.iter());
         let pages = pages.flat_map(|(pages, records)| pages.iter_mut().zip(records));
         let differs = |pair: &mut (&mut Option<Page>, &Option<PageRecord>)| match pair {
             (Some(page), Some(record)) => !page.adopt(*record),
@@ -53,8 +55,13 @@ impl SupervisorThread {
             return Err("the file of a page was replaced".to_owned());
         }
         self.keys.refresh(&self.config.tenant)?;
+        self.pinned = bundles::pinned_key(&self.config.tenant)?;
+        if record.bundle_key != self.pinned.map(PublicKey::to_bytes) {
+            return Err("it has another key of bundles".to_owned());
+        }
         let socket = self.config.adoption.connect(&self.name_of_record()).map_err(|e| chain(&e))?;
-        let mut process = Process::adopt(socket, &record.process).map_err(|e| chain(&e))?;
+        let mut process =
+            Process::adopt(&self.config.command, socket, &record.process).map_err(|e| chain(&e))?;
         match self.take_over(&mut process, record) {
             Ok(()) => Ok(process),
             Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
@@ -70,6 +77,7 @@ impl SupervisorThread {
         if status.vms.iter().map(|vm| usize::from(vm.vm)).collect::<BTreeSet<_>>() != due {
             return Err(ClientError::Failed("it has other VMs than its daemon had".to_owned()));
         }
+        bundles::pin(process, self.pinned.as_ref())?;
         self.keys.adopt(&self.config.tenant, &status);
         provision::expect_programs(process, &self.config)?;
         for v in due {
@@ -91,6 +99,9 @@ impl SupervisorThread {
         let d = direction as usize;
         let vm = status.vms.iter().find(|vm| usize::from(vm.vm) == v);
         let running = vm.and_then(|vm| vm.directions[d].program);
+        if self.pinned.is_some() {
+            return self.take_over_bundle(process, (v, direction), record, vm);
+        }
         let program = &mut self.programs[v][d];
         if program.objects.is_empty() {
             let slot = ProgramSlot::new(v as u16, direction);
@@ -107,6 +118,32 @@ impl SupervisorThread {
         self.load_due_program(process, v, direction)
     }
 
+    /// Loads the bundle that is due, unless the P4 VM runs it.
+    fn take_over_bundle(
+        &mut self,
+        process: &mut Process,
+        (v, direction): (usize, Direction),
+        record: &P4VmRecord,
+        vm: Option<&VmStatus>,
+    ) -> Result<(), ClientError> {
+        if direction == Direction::Egress {
+            return Ok(());
+        }
+        let program = &mut self.programs[v][direction as usize];
+        if program.objects.is_empty() {
+            let slot = ProgramSlot::new(v as u16, direction);
+            return self.load_program(process, slot, &Vec::new()).map(drop);
+        }
+        let mark = record.programs.get(v).and_then(|marks| marks[direction as usize].clone());
+        let runs =
+            |digest: &[u8; 32]| vm.is_some_and(|vm| vm.directions.iter().any(|d| d.program == Some(*digest)));
+        program.digest = mark.as_ref().map(|mark| mark.digest).filter(runs);
+        if program.digest.is_some() && program.mark() == mark {
+            return Ok(());
+        }
+        self.load_due_program(process, v, direction)
+    }
+
     /// Records what the P4 VM has, if that changed, and has it go on without a daemon from then on.
     pub(super) fn bequeath(&mut self) {
         let name = self.name_of_record();
@@ -117,6 +154,7 @@ impl SupervisorThread {
             tenant: self.config.tenant.name.clone(),
             process: identity,
             pages: self.pages.iter().map(|pages| pages.each_ref().map(page)).collect(),
+            bundle_key: self.pinned.map(PublicKey::to_bytes),
             programs: self.programs.iter().map(|p| p.each_ref().map(|program| program.mark())).collect(),
         };
         if self.legacy.record.as_ref() != Some(&record) {

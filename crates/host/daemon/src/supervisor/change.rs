@@ -7,6 +7,7 @@
 //!
 //! A P4 VM that does not answer, or fails on the way, is replaced; the next one gets the new configuration.
 
+use super::bundles::{self, Step};
 use super::inline::VerifiedProgram;
 use super::pages::{Page, PageError};
 use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, slots};
@@ -24,7 +25,14 @@ impl SupervisorThread {
     /// Whether a running P4 VM cannot take the change.
     fn needs_restart(&self, change: &TenantChange) -> bool {
         let of_process = |t: &Tenant| (t.no_program, t.age_limit, t.log_interval, t.budget);
-        self.config.command != change.command || of_process(&self.config.tenant) != of_process(&change.tenant)
+        self.config.command != change.command
+            || of_process(&self.config.tenant) != of_process(&change.tenant)
+            || self.repins(change)
+    }
+
+    /// Whether the change pins another key of bundles, which a running P4 VM refuses.
+    fn repins(&self, change: &TenantChange) -> bool {
+        bundles::pinned_key(&change.tenant) != Ok(self.pinned)
     }
 
     /// Does what may fail, and remembers the rest for [`Self::commit`].
@@ -36,6 +44,7 @@ impl SupervisorThread {
         let keys = self.keys.read(&change.tenant)?;
         let rotated = self.keys.rotated(&keys);
         let programs = self.due_programs(&change.tenant)?;
+        bundles::pinned_key(&change.tenant)?;
         let restart = self.needs_restart(&change);
         let mut plan = Plan {
             change,
@@ -44,12 +53,13 @@ impl SupervisorThread {
             restart,
             pages: Vec::new(),
             staged: Vec::new(),
+            bundles: Vec::new(),
             unloaded: Vec::new(),
         };
         let restarts = restart && self.process.is_some();
         let mut summary = ChangeSummary { restarts, rotated, ..Default::default() };
         if self.process.is_some() {
-            plan.pages = self.new_pages(&plan.change.tenant).map_err(|e| chain(&e))?;
+            plan.pages = self.new_pages(&plan.change).map_err(|e| chain(&e))?;
             if let Err(refusal) = self.stage_all(&mut plan, &mut summary) {
                 self.discard();
                 return Err(refusal);
@@ -73,17 +83,24 @@ impl SupervisorThread {
     }
 
     /// Creates the pages of VMs that are new or have other pages.
-    fn new_pages(&self, tenant: &Tenant) -> Result<Vec<Option<Pages>>, PageError> {
+    fn new_pages(&self, change: &TenantChange) -> Result<Vec<Option<Pages>>, PageError> {
         let old = &self.config.tenant.vms;
         let pages = |(v, vm): (usize, &Vm)| {
             let kept = vm.is_vacant() || is_same(old.get(v), vm);
-            (!kept).then(|| Page::of(vm)).transpose()
+            let group = change.command.page_group();
+            let new = (!kept).then(|| Page::of(vm)).transpose()?;
+            new.iter().flatten().flatten().try_for_each(|page| page.grant(group))?;
+            Ok(new)
         };
-        tenant.vms.iter().enumerate().map(pages).collect()
+        change.tenant.vms.iter().enumerate().map(pages).collect()
     }
 
     /// Has the P4 VM verify all programs that are new.
     fn stage_all(&mut self, plan: &mut Plan, summary: &mut ChangeSummary) -> Result<(), String> {
+        // The P4 VM that will have the new key verifies the programs.
+        if self.repins(&plan.change) {
+            return Ok(());
+        }
         for (v, d) in slots(&plan.change.tenant) {
             let (slot, vm) = (ProgramSlot::new(v as u16, d), &plan.change.tenant.vms[v]);
             let objects = &plan.programs[v][d as usize];
@@ -91,7 +108,10 @@ impl SupervisorThread {
             let kept = is_same(self.config.tenant.vms.get(v), vm);
             let unchanged = kept && old.is_some_and(|old| old.objects == *objects);
             if objects.is_empty() {
-                plan.unloaded.extend((kept && !unchanged).then_some(slot));
+                let both = self.pinned.is_some() && d == Direction::Ingress;
+                let due: &[_] = if both { &Direction::ALL } else { &[d] };
+                let due = due.iter().map(|d| ProgramSlot::new(v as u16, *d));
+                plan.unloaded.extend(due.filter(|_| kept && !unchanged));
                 continue;
             }
             if unchanged && self.refusal(v, d).is_none() {
@@ -99,9 +119,17 @@ impl SupervisorThread {
                 continue;
             }
             let Some(process) = &mut self.process else { return Ok(()) };
-            match provision::stage(process, slot, objects) {
+            let staged = if self.pinned.is_some() {
+                bundles::send(process, (v, &vm.name), objects, &self.versions, Step::Stage).map(|loaded| {
+                    plan.bundles.push((vm.name.clone(), loaded.version));
+                    bundles::mark(&loaded)
+                })
+            } else {
+                provision::stage(process, slot, objects).map(Some)
+            };
+            match staged {
                 Ok(digest) => {
-                    plan.staged.push((slot, Some(digest)));
+                    plan.staged.push((slot, digest));
                     summary.replaced += 1;
                 }
                 Err(e) if is_recoverable(&e) => {
@@ -134,7 +162,7 @@ impl SupervisorThread {
     /// Makes the prepared change, but for VMs that are removed.
     pub(super) fn commit(&mut self) {
         let Some(plan) = self.plan.take() else { return };
-        let Plan { change, programs, keys, restart, pages, staged, unloaded } = plan;
+        let Plan { change, programs, keys, restart, pages, staged, bundles, unloaded } = plan;
         let TenantChange { tenant, command, adoption_time } = change;
         self.take_programs(&tenant, programs, &staged);
         let old = std::mem::replace(&mut self.config.tenant, tenant);
@@ -151,6 +179,7 @@ impl SupervisorThread {
         if let Err(e) = self.apply(&old, pages, &unloaded) {
             return self.replace(&e.to_string(), std::time::Duration::ZERO);
         }
+        bundles.iter().for_each(|(vm, version)| self.versions.note(vm, *version));
         self.give_keys();
         self.check();
     }
@@ -169,7 +198,7 @@ impl SupervisorThread {
         if same && running.eq(programs.iter().map(|p| p.each_ref())) {
             return;
         }
-        let pages = self.new_pages(&change.tenant).unwrap_or_else(|error| {
+        let pages = self.new_pages(&change).unwrap_or_else(|error| {
             tracing::error!(event = "change_failed", tenant = change.tenant.name, "{}", chain(&error));
             Vec::new()
         });
@@ -181,6 +210,7 @@ impl SupervisorThread {
             restart: true,
             pages,
             staged: Vec::new(),
+            bundles: Vec::new(),
             unloaded: Vec::new(),
         });
         self.commit();

@@ -1,6 +1,7 @@
 //! Verification of a program that is not to run yet.
 
 use super::Answer;
+use super::bundles::{self, Step};
 use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects};
 use super::thread::SupervisorThread;
@@ -18,8 +19,15 @@ impl SupervisorThread {
             return Err("a reload is being prepared; try again".to_owned());
         }
         let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
-        let staged = provision::stage(process, slot, objects)
-            .and_then(|digest| process.call(Request::Discard, &[], ANSWER_TIMEOUT).map(|_| hex(&digest)));
+        let staged = if self.pinned.is_some() {
+            let vm = (usize::from(slot.vm), &*self.config.tenant.vms[usize::from(slot.vm)].name);
+            let staged = bundles::send(process, vm, objects, &self.versions, Step::Stage);
+            staged.map(|loaded| bundles::describe(&loaded))
+        } else {
+            provision::stage(process, slot, objects).map(|digest| hex(&digest))
+        };
+        let staged =
+            staged.and_then(|text| process.call(Request::Discard, &[], ANSWER_TIMEOUT).map(|_| text));
         staged.map_err(|e| {
             if is_recoverable(&e) {
                 return e.to_string();

@@ -10,10 +10,11 @@
 //! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
 //! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
 //! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new configuration to
-//! the running P4 VM; `rotate` gives it new keys, which `keys` holds.
+//! the running P4 VM; `rotate` gives it new keys, which `keys` holds. `bundles` delivers signed bundles.
 
 mod adopt;
 mod ask;
+mod bundles;
 mod change;
 mod channels;
 mod check;
@@ -23,6 +24,7 @@ mod gate;
 mod inline;
 mod keys;
 mod legacy;
+mod load;
 mod pages;
 mod plan;
 mod process;
@@ -50,7 +52,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) use plan::{ChangeSummary, TenantChange};
-pub(crate) use process::P4VmCommand;
+pub(crate) use process::{P4VmCommand, firmware};
 pub(crate) use rotate::{KeyReport, RotationOrder};
 
 /// What the supervisor reports for `status`.

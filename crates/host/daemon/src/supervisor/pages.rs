@@ -1,7 +1,8 @@
-//! The files of a user VM's info page and log page.
+//! The files of a user VM's info page, log page and handshake page.
 
 use crate::adoption::PageRecord;
 use crate::config::Vm;
+use p4shield_abi::handshake_page::HANDSHAKE_PAGE_SIZE;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{SharedMemory, ShmError};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Permissions of a page: read and write for its owner only.
 const MODE: u32 = 0o600;
+/// The same, and for a group: that of the tenant's QEMU, which opens the file to share it with the P4 VM.
+const MODE_OF_GROUP: u32 = 0o660;
 
 /// A page file. A file that the daemon created is removed when dropped. A file that existed before, such as
 /// one that a hypervisor shares with a guest, stays, so that the guest finds the next daemon's pages in it.
@@ -40,10 +43,11 @@ pub(crate) enum PageError {
 
 impl Page {
     /// Creates the pages of a VM.
-    pub(crate) fn of(vm: &Vm) -> Result<[Option<Self>; 2], PageError> {
+    pub(crate) fn of(vm: &Vm) -> Result<[Option<Self>; 3], PageError> {
         let info = vm.info_page.as_ref().map(|p| Self::info(p, vm.page_owner)).transpose()?;
         let log = vm.log_page.as_ref().map(|p| Self::log(p, vm.page_owner)).transpose()?;
-        Ok([info, log])
+        let handshake = vm.handshake.as_ref().map(|h| Self::new(&h.page, HANDSHAKE_PAGE_SIZE, vm.page_owner));
+        Ok([info, log, handshake.transpose()?])
     }
 
     /// Leaves the file to `other` if that has the same path.
@@ -63,6 +67,20 @@ impl Page {
         let same = self.record().is_some_and(|own| own.is_same_file(&record));
         self.ours |= same && record.ours;
         same
+    }
+
+    /// Lets a group read and write the page, or its owner only.
+    pub(crate) fn grant(&self, group: Option<u32>) -> Result<(), PageError> {
+        let failed = |operation| {
+            let path = self.path.clone();
+            move |e: rustix::io::Errno| PageError::File { operation, path, source: e.into() }
+        };
+        if let Some(group) = group {
+            let group = rustix::fs::Gid::from_raw(group);
+            rustix::fs::fchown(self, None, Some(group)).map_err(failed("set the group of"))?;
+        }
+        let mode = if group.is_some() { MODE_OF_GROUP } else { MODE };
+        rustix::fs::fchmod(self, mode.into()).map_err(failed("set the mode of"))
     }
 
     pub(crate) fn info(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {

@@ -42,13 +42,16 @@ pub(super) struct Plan {
     pub(super) pages: Vec<Option<Pages>>,
     /// Programs that the P4 VM has verified, with their digests.
     pub(super) staged: Vec<(ProgramSlot, Option<[u8; 32]>)>,
+    /// VMs whose bundle the P4 VM has verified, with the version.
+    pub(super) bundles: Vec<(String, u64)>,
     /// Programs to unload.
     pub(super) unloaded: Vec<ProgramSlot>,
 }
 
 /// Whether the P4 VM can keep its state of a VM.
 pub(super) fn is_same(old: Option<&Vm>, new: &Vm) -> bool {
-    let parts = |vm: &Vm| (vm.name.clone(), vm.info_page.clone(), vm.log_page.clone(), vm.page_owner);
+    let pages = |vm: &Vm| (vm.info_page.clone(), vm.log_page.clone(), vm.handshake.clone());
+    let parts = |vm: &Vm| (vm.name.clone(), pages(vm), vm.page_owner);
     old.is_some_and(|old| parts(old) == parts(new))
 }
 

@@ -2,10 +2,12 @@
 
 use crate::adoption::ProcessIdentity;
 use crate::cgroup::Group;
+use crate::config::{Machine, Tee};
 use p4shield_control::SandboxReport;
 use p4shield_control::{
     Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, printable,
 };
+use p4shield_qemu::Accelerator;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{
@@ -13,12 +15,15 @@ use rustix::process::{
 };
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Longest time for a P4 VM to enter its sandbox and answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for a virtual machine to boot, by emulation on a busy machine, and answer.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(130);
 /// Longest time for an answer without verification; ample even on a busy machine.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time to link, verify and compile a program.
@@ -49,6 +54,101 @@ pub(crate) struct P4VmCommand {
     pub(crate) busy: bool,
     /// Artificial delay for each packet.
     pub(crate) delay: Duration,
+    /// Its virtual machine; `None`: it is a process.
+    pub(crate) machine: Option<Machine>,
+    /// What keeps its virtual machine's memory from the host.
+    pub(crate) tee: Tee,
+}
+
+impl P4VmCommand {
+    /// Returns the command that starts the P4 VM with the control socket as standard input.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        match self.machine {
+            Some(_) => command.arg("vmm"),
+            None => command.args(["p4vm", "--control-fd", "0"]),
+        };
+        command.args(["--uid", &self.uid.to_string()]);
+        command.args(["--memory", &self.memory.to_string()]);
+        if self.busy {
+            command.arg("--busy");
+        }
+        if !self.delay.is_zero() {
+            command.args(["--delay-ns", &self.delay.as_nanos().to_string()]);
+        }
+        let Some(machine) = &self.machine else {
+            if let Some(cpu) = self.cpu {
+                command.args(["--cpu", &cpu.to_string()]);
+            }
+            for m in &self.allow_missing {
+                command.args(["--allow-missing", m]);
+            }
+            return command;
+        };
+        command.arg("--image").arg(&machine.image).arg("--qemu").arg(&machine.qemu);
+        command.args(["--processors", &machine.processors.to_string()]);
+        command.args(["--accelerator", accelerator(machine)]);
+        self.add_tee(&mut command, machine);
+        command
+    }
+
+    /// Adds the arguments for a machine with a TEE.
+    fn add_tee(&self, command: &mut Command, machine: &Machine) {
+        if self.tee == Tee::None {
+            return;
+        }
+        command.args(["--tee", self.tee.name()]).arg("--firmware").arg(firmware(machine, self.tee));
+        if let Some(processor) = &machine.processor {
+            command.args(["--processor", processor]);
+        }
+        if let Some(service) = &machine.quote_service {
+            command.args(["--quote-service", service]);
+        }
+    }
+
+    /// Returns how many times longer than a process a P4 VM may take to answer: instructions may be emulated.
+    const fn slowness(&self) -> u32 {
+        if self.machine.is_some() { 6 } else { 1 }
+    }
+
+    /// Returns the longest time until a P4 VM answers the first message. A virtual machine boots first.
+    const fn start_timeout(&self) -> Duration {
+        if self.machine.is_some() { BOOT_TIMEOUT } else { START_TIMEOUT }
+    }
+
+    /// Returns the time between two checks. Each one costs a virtual machine some hundred interrupts.
+    pub(super) const fn check_interval(&self) -> Duration {
+        Duration::from_millis(if self.machine.is_some() { 1000 } else { 200 })
+    }
+
+    /// Returns the group that may read and write pages, beside their owner: QEMU's.
+    pub(super) fn page_group(&self) -> Option<u32> {
+        let is_other_user = self.machine.is_some() && rustix::process::geteuid().is_root();
+        is_other_user.then_some(self.uid)
+    }
+}
+
+/// Returns QEMU's name of the accelerator: that of the configuration, or the best one that works, which
+/// is found once.
+fn accelerator(machine: &Machine) -> &'static str {
+    static BEST: OnceLock<Accelerator> = OnceLock::new();
+    machine.accelerator.unwrap_or_else(|| {
+        let best = || {
+            let best = Accelerator::probe(&machine.qemu);
+            tracing::info!(event = "accelerator", accelerator = best.name(), "virtual machines run with it");
+            best
+        };
+        BEST.get_or_init(best).name()
+    })
+}
+
+/// Returns the firmware of machines with a TEE: that of the configuration, or Debian's.
+pub(crate) fn firmware(machine: &Machine, tee: Tee) -> &Path {
+    let packaged = match tee {
+        Tee::Tdx => "/usr/share/ovmf/OVMF.inteltdx.ms.fd",
+        Tee::None | Tee::SevSnp => "/usr/share/ovmf/OVMF.amdsev.fd",
+    };
+    machine.firmware.as_deref().unwrap_or(Path::new(packaged))
 }
 
 /// Why a P4 VM does not run.
@@ -82,6 +182,8 @@ pub(crate) struct Process {
     pub(crate) identity: Option<ProcessIdentity>,
     pidfd: OwnedFd,
     stderr_tail: StderrTail,
+    /// How many times longer than usual it may take to answer.
+    slowness: u32,
 }
 
 /// The last lines of a P4 VM's standard error. Control characters are removed, as they could reach a
@@ -103,21 +205,7 @@ impl Process {
         let (socket, theirs) = Socket::pair().map_err(ClientError::from)?;
         socket.ask_for_senders().map_err(ClientError::from)?;
         let (mut stderr_tail, stderr) = StderrTail::new()?;
-        let mut command = Command::new(&p4vm.binary);
-        command.args(["p4vm", "--control-fd", "0", "--uid", &p4vm.uid.to_string()]);
-        command.args(["--memory", &p4vm.memory.to_string()]);
-        if let Some(cpu) = p4vm.cpu {
-            command.args(["--cpu", &cpu.to_string()]);
-        }
-        if p4vm.busy {
-            command.arg("--busy");
-        }
-        if !p4vm.delay.is_zero() {
-            command.args(["--delay-ns", &p4vm.delay.as_nanos().to_string()]);
-        }
-        for m in &p4vm.allow_missing {
-            command.args(["--allow-missing", m]);
-        }
+        let mut command = p4vm.command();
         command.env_clear().stdin(Stdio::from(theirs.into_fd())).stdout(Stdio::null()).stderr(stderr);
         let mut parent = command.spawn().map_err(StartError::Spawn)?;
         // Closes this process's copies of the child's ends, so that the child's end is noticed.
@@ -128,15 +216,20 @@ impl Process {
             return Err(StartError::Spawn(e));
         }
         let mut client = Client::new(socket);
-        let reply = client.call(Request::Hello(hello), descriptors, START_TIMEOUT);
-        // The first process forks the P4 VM and ends, or it fails and writes why.
+        let reply = client.call(Request::Hello(hello), descriptors, p4vm.start_timeout());
         if reply.is_err() {
             let _ = parent.kill();
         }
-        let _ = parent.wait();
+        // The first process forks the P4 VM and ends, or it fails and writes why. That of a virtual
+        // machine stays.
+        if reply.is_err() || p4vm.machine.is_none() {
+            let _ = parent.wait();
+        }
         let pid = client.peer();
         match (reply, pid) {
-            (Ok(Reply::Hello { sandbox, .. }), Some(pid)) => Self::child(client, pid, sandbox, stderr_tail),
+            (Ok(Reply::Hello { sandbox, .. }), Some(pid)) => {
+                Self::child(client, pid, sandbox, (stderr_tail, p4vm.slowness()))
+            }
             (Err(source), _) => {
                 stderr_tail.read();
                 Err(StartError::NoAnswer { stderr_tail: stderr_tail.last(), source })
@@ -146,7 +239,11 @@ impl Process {
     }
 
     /// Adopts a P4 VM that another daemon started, over a connection to its door.
-    pub(crate) fn adopt(socket: Socket, identity: &ProcessIdentity) -> Result<Self, StartError> {
+    pub(crate) fn adopt(
+        p4vm: &P4VmCommand,
+        socket: Socket,
+        identity: &ProcessIdentity,
+    ) -> Result<Self, StartError> {
         let pidfd = identity.open().ok_or(StartError::Ended)?;
         socket.ask_for_senders().map_err(ClientError::from)?;
         let (stderr_tail, stderr) = StderrTail::new()?;
@@ -155,7 +252,8 @@ impl Process {
         let reply = client.call(request, &[stderr.as_fd()], ADOPT_TIMEOUT)?;
         match (reply, client.peer()) {
             (Reply::Hello { sandbox, .. }, Some(pid)) if pid.as_raw_pid() == identity.pid => {
-                Ok(Self { client, pid, sandbox, identity: Some(*identity), pidfd, stderr_tail })
+                let (identity, slowness) = (Some(*identity), p4vm.slowness());
+                Ok(Self { client, pid, sandbox, identity, pidfd, stderr_tail, slowness })
             }
             (Reply::Hello { .. }, _) => Err(StartError::UnknownSender),
             _ => Err(StartError::Client(ClientError::Unexpected)),
@@ -167,13 +265,14 @@ impl Process {
         client: Client,
         pid: Pid,
         sandbox: SandboxReport,
-        stderr_tail: StderrTail,
+        (stderr_tail, slowness): (StderrTail, u32),
     ) -> Result<Self, StartError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| StartError::Spawn(e.into()))?;
         // waitid succeeds for children only, so this process was started here and its ID was not reused.
         match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
             Ok(_) => {
-                Ok(Self { client, pid, sandbox, identity: ProcessIdentity::of(pid), pidfd, stderr_tail })
+                let identity = ProcessIdentity::of(pid);
+                Ok(Self { client, pid, sandbox, identity, pidfd, stderr_tail, slowness })
             }
             Err(_) => Err(StartError::UnknownSender),
         }
@@ -186,7 +285,7 @@ impl Process {
         descriptors: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> Result<Reply, ClientError> {
-        self.client.call(request, descriptors, timeout)
+        self.client.call(request, descriptors, timeout * self.slowness)
     }
 
     /// Waits until the process ends, `wake` is readable, or the timeout. Returns whether the process ended.
@@ -302,6 +401,10 @@ mod tests {
     fn configuration_and_p4_vm_have_the_same_limits() {
         assert_eq!(p4shield_config::MEASURES, Measure::ALL.map(Measure::name));
         assert_eq!((p4shield_config::MAX_NAME, p4shield_config::MAX_VMS), (MAX_NAME, MAX_VMS.into()));
+        assert_eq!(
+            p4shield_config::Tee::ALL.map(p4shield_config::Tee::name),
+            p4shield_qemu::Tee::ALL.map(p4shield_qemu::Tee::name)
+        );
         assert_eq!(p4shield_config::DEFAULT_MEMORY, Limits::default().address_space);
     }
 }

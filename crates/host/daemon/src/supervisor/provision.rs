@@ -11,7 +11,7 @@ use crate::programs::ProgramKey;
 use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_control::{
-    ClientError, Hello, KeysSent, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
+    AgentDemand, ClientError, Hello, KeysSent, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,8 +20,8 @@ use std::time::Duration;
 /// The objects of a program; empty: no program.
 pub(super) type Objects = Vec<Vec<u8>>;
 
-/// The info page and the log page of a VM.
-pub(super) type Pages = [Option<Page>; 2];
+/// The info page, the log page and the handshake page of a VM.
+pub(super) type Pages = [Option<Page>; 3];
 
 /// A control request to a [`ProgramHost`].
 pub(super) struct ProgramRequest<'a> {
@@ -109,7 +109,7 @@ pub(super) fn set_vm(
     keys: &mut Keys,
     pages: Option<&Pages>,
 ) -> Result<(), ClientError> {
-    let [info, log] = pages.map_or([None, None], |p| p.each_ref().map(Option::as_ref));
+    let [info, log, handshake] = pages.map_or([None; 3], |p| p.each_ref().map(Option::as_ref));
     let sealed = info.is_some() || log.is_some();
     let (sent, files) = match keys.of(tenant, number).filter(|_| sealed) {
         None => (KeysSent::default(), Vec::new()),
@@ -120,10 +120,14 @@ pub(super) fn set_vm(
             (KeysSent { current: true, previous_ms: previous.map(|(_, left)| millis(left)) }, files)
         }
     };
-    let pages = [info, log].into_iter().flatten().map(AsFd::as_fd);
+    let pages = [info, log, handshake].into_iter().flatten().map(AsFd::as_fd);
     let descriptors: Vec<_> = pages.chain(files.iter().map(AsFd::as_fd)).collect();
-    let (info, log, name) = (info.is_some(), log.is_some(), tenant.vms[number].name.clone());
-    let request = Request::SetVm { vm: number as u16, name, info, log, keys: sent };
+    let vm = &tenant.vms[number];
+    let demand =
+        |h: &crate::config::Handshake| AgentDemand { key: h.agent_key, without_evidence: h.is_sample };
+    let handshake = vm.handshake.as_ref().filter(|_| handshake.is_some()).map(demand);
+    let (info, log, name) = (info.is_some(), log.is_some(), vm.name.clone());
+    let request = Request::SetVm { vm: number as u16, name, info, log, handshake, keys: sent };
     host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
     if sealed {
         keys.gave(tenant, number);
@@ -143,8 +147,9 @@ pub(super) fn expect_programs(
     };
     for (v, vm) in config.tenant.numbered_vms() {
         for direction in Direction::ALL {
-            let key = ProgramKey::new(&config.tenant.name, &vm.name, direction);
-            if config.programs.expects(&key, !vm.programs[direction as usize].is_empty()) {
+            let place = config.tenant.place_of(direction);
+            let key = ProgramKey::new(&config.tenant.name, &vm.name, place);
+            if config.programs.expects(&key, !vm.programs[place as usize].is_empty()) {
                 let slot = ProgramSlot::new(v as u16, direction);
                 let request = Request::ExpectProgram { slot, fallback: fallback as u8 };
                 host.request(ProgramRequest::new(request))?;

@@ -1,5 +1,6 @@
 //! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
 
+use super::bundles::{self, BundleVersions, LoadedProgram};
 use super::channels::Channels;
 use super::cores::CorePlacement;
 use super::epochs::Epochs;
@@ -10,12 +11,13 @@ use super::pages::{Page, PageError};
 use super::plan::Plan;
 use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
 use super::provision::{self, Objects, Pages};
-use super::{Answer, Command, NO_PROGRAM, SupervisorConfig, SupervisorReport};
+use super::{Answer, Command, SupervisorConfig, SupervisorReport};
 use crate::cgroup::Group;
 use crate::programs::ProgramKey;
 use crate::status::State;
-use crate::text::{chain, hex};
+use crate::text::chain;
 use p4shield_abi::Direction;
+use p4shield_bundle::PublicKey;
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 use std::os::fd::AsFd;
@@ -23,8 +25,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two checks of a P4 VM.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause before the first restart; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -61,6 +61,10 @@ pub(super) struct SupervisorThread {
     /// VMs that are no longer configured and that the P4 VM still has.
     pub(super) leaving: Vec<u16>,
     pub(super) legacy: Legacy,
+    /// Which versions of bundles ran.
+    pub(super) versions: BundleVersions,
+    /// The key of bundles that the running P4 VM has.
+    pub(super) pinned: Option<PublicKey>,
 }
 
 impl SupervisorThread {
@@ -84,6 +88,8 @@ impl SupervisorThread {
             plan: None,
             leaving: Vec::new(),
             legacy: Legacy::default(),
+            versions: BundleVersions::open(&config.tenant.name, config.state.as_deref()),
+            pinned: None,
             config,
             commands,
             doorbell,
@@ -114,7 +120,7 @@ impl SupervisorThread {
     /// Creates the cgroup of the P4 VM, or sets its limits.
     pub(super) fn limit_group(&mut self) {
         let t = &self.config.tenant;
-        let group = self.config.cgroup.as_ref().map(|c| c.group(&t.name, t.memory, t.cpu_percent));
+        let group = self.config.cgroup.as_ref().map(|c| c.group(t));
         match group.transpose() {
             Ok(group) => self.group = group,
             Err(error) => {
@@ -158,7 +164,8 @@ impl SupervisorThread {
             if self.process.is_none() {
                 self.start();
             }
-            let wait = if self.process.is_some() { CHECK_INTERVAL } else { self.pause };
+            let interval = self.config.command.check_interval();
+            let wait = if self.process.is_some() { interval } else { self.pause };
             let ended = self.sleep(wait);
             if !self.run_commands() {
                 break;
@@ -307,6 +314,9 @@ impl SupervisorThread {
     /// programs would judge without the VM's information, and no log would record their verdicts.
     fn start_process(&mut self) -> Result<Process, String> {
         self.create_pages().map_err(|e| pages_advice(&e))?;
+        let group = self.config.command.page_group();
+        let pages = self.pages.iter().flatten().flatten();
+        pages.into_iter().try_for_each(|page| page.grant(group)).map_err(|e| pages_advice(&e))?;
         // Lanes may have channels to a P4 VM of the daemon before.
         self.config.attachment.detach_channels(self.config.index);
         self.forget_process();
@@ -315,6 +325,7 @@ impl SupervisorThread {
         if !self.config.inline {
             self.keys.forget_given();
         }
+        self.pinned = bundles::pinned_key(&self.config.tenant)?;
         let hello = provision::hello(&self.config, self.epochs.reserve());
         let tenant = &self.config.tenant.name;
         let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {
@@ -333,6 +344,7 @@ impl SupervisorThread {
     fn provision_p4vm(&mut self, process: &mut Process) -> Result<(), ClientError> {
         // A log has one writer: with placement `inline` that is a switch.
         let pages = (!self.config.inline).then_some(self.pages.as_slice());
+        bundles::pin(process, self.pinned.as_ref())?;
         provision::set_vms(process, &self.config, &mut self.keys, pages)?;
         provision::expect_programs(process, &self.config)?;
         self.epochs.settle();
@@ -355,11 +367,13 @@ impl SupervisorThread {
         v: usize,
         direction: Direction,
     ) -> Result<(), ClientError> {
-        let program = &mut self.programs[v][direction as usize];
-        let slot = ProgramSlot::new(v as u16, direction);
-        let refusal = match provision::load(process, slot, &program.objects, None) {
-            Ok(digest) => {
-                program.digest = digest;
+        let d = direction as usize;
+        let objects = std::mem::take(&mut self.programs[v][d].objects);
+        let loaded = self.load_program(process, ProgramSlot::new(v as u16, direction), &objects);
+        self.programs[v][d].objects = objects;
+        let refusal = match loaded {
+            Ok(loaded) => {
+                self.programs[v][d].digest = loaded.digest;
                 None
             }
             Err(e) if is_recoverable(&e) => Some(e.to_string()),
@@ -378,7 +392,8 @@ impl SupervisorThread {
         }
         let Some(process) = &mut self.process else { return };
         let polling = self.config.attachment.polling_cores();
-        let shared = self.cores.update(process.pid, self.config.tenant.cpu, &polling);
+        let (bound, vm) = (self.config.tenant.cpu, self.config.command.machine.is_some());
+        let shared = self.cores.update(process.pid, (bound, vm), &polling);
         self.report().cores = shared;
         let Some(process) = &mut self.process else { return };
         match self.channels.update(&self.config, process) {
@@ -459,12 +474,13 @@ impl SupervisorThread {
         if self.programs.get(v).is_none() {
             return Err(format!("there is no VM {vm}"));
         }
-        let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
+        let mut process = self.process.take().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let slot = ProgramSlot::new(vm, direction);
-        match provision::load(process, slot, &objects, None) {
-            Ok(digest) => {
+        let loaded = self.load_program(&mut process, slot, &objects);
+        self.process = Some(process);
+        match loaded {
+            Ok(LoadedProgram { digest, text }) => {
                 self.programs[v][d] = VerifiedProgram::new(objects, digest);
-                let text = digest.map_or_else(|| NO_PROGRAM.to_owned(), |digest| hex(&digest));
                 self.switches
                     .load(&self.config, slot, &self.programs[v][d])
                     .map_err(|e| format!("{text} is verified, but a switch does not run it: {e}"))?;

@@ -10,6 +10,7 @@ mod absent;
 mod adoption;
 mod attachment;
 mod attacks;
+mod bundles;
 mod changes;
 mod durable;
 mod epochs;
@@ -32,6 +33,7 @@ const TESTS: &[&[Test]] = &[
     operations::TESTS,
     changes::TESTS,
     durable::TESTS,
+    bundles::TESTS,
     absent::TESTS,
     inspect::TESTS,
     keys::TESTS,
@@ -101,6 +103,7 @@ fn options(args: &[String]) -> p4vm::Options {
     let number = |name: &str| values(name).next().unwrap().parse::<u64>().unwrap();
     p4vm::Options {
         control_fd: number("--control-fd") as i32,
+        evidence_fd: None,
         uid: number("--uid") as u32,
         allow_missing: values("--allow-missing").map(|m| m.parse().unwrap()).collect(),
         limits: Limits { address_space: number("--memory"), ..Limits::default() },

@@ -142,7 +142,14 @@ fn forged() {
         min_epoch: 0,
     };
     assert!(matches!(hostile.ask(None, Request::Hello(hello), &[]), Reply::Hello { .. }));
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, keys: KeysSent::default() };
+    let vm = Request::SetVm {
+        vm: 0,
+        name: "web".into(),
+        info: false,
+        log: false,
+        handshake: None,
+        keys: KeysSent::default(),
+    };
     assert_eq!(hostile.ask(None, vm, &[]), Reply::Done);
     for (file, approved) in [
         ("unsafe.o", Some(verified)),

@@ -134,7 +134,8 @@ impl Inline {
         let mut programs = programs.ok_or_else(|| anyhow!("{reply:?}"))?;
         drop(pages.log()?);
         let keys = KeysSent { current: true, previous_ms: None };
-        let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true, keys };
+        let vm =
+            Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true, handshake: None, keys };
         done(programs.execute(vm, None, vec![open_to_write(&at("log"))?, open(&at("key"))?]))?;
         File::create(at("object")).and_then(|mut f| f.write_all(&object))?;
         let load = Request::LoadProgram {

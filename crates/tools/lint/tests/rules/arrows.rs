@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 /// The layers, lowest first. A crate may depend on crates of lower layers only.
 ///
 /// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
-pub(crate) const LAYERS: [&[&str]; 8] = [
-    &["abi", "attest", "frame", "mailbox", "need", "plot", "ovsdb", "testbed", "log", "lint"],
-    &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo"],
-    &["mediator", "runtime", "agent", "stf", "xsk-relay"],
-    &["config"],
+pub(crate) const LAYERS: [&[&str]; 9] = [
+    &["abi", "attest", "frame", "image", "mailbox", "need", "plot", "ovsdb", "qemu", "log", "lint"],
+    &["testbed", "bundle"],
+    &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo", "measure", "probe"],
+    &["mediator", "runtime", "agent", "stf", "xsk-relay", "line"],
+    &["config", "vmm", "p4vm"],
     &["attach", "install"],
     &["attach-wire", "attach-dpdk", "attach-xsk", "attach-inline"],
     &["daemon", "bench"],

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::archive::Archive;
 use crate::process::{find, run};
 use crate::{Error, Result};
+use p4shield_image::Archive;
 
 /// Modules of the guest's devices (virtio network) and of the auditor's tap (tc before Linux 6.6).
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "sch_ingress", "cls_bpf"];
@@ -50,7 +50,7 @@ impl Kernel {
 }
 
 /// Returns `target/guest`, relative to the running test `target/PROFILE/deps/TEST`.
-fn cache() -> Result<PathBuf> {
+pub(super) fn cache() -> Result<PathBuf> {
     let exe = std::env::current_exe().map_err(read("find the running program"))?;
     let profile =
         exe.ancestors().find(|p| p.ends_with("deps")).and_then(Path::parent).or_else(|| exe.parent());

@@ -4,17 +4,18 @@
 //! ivshmem devices, and nothing else of the machine. Software emulation is enough ([`Guest::usable`] says
 //! what is missing).
 
-mod accelerator;
-mod archive;
 mod image;
+mod p4vm;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use p4shield_qemu::{Accelerator, PROGRAM};
 use tempfile::TempDir;
 
 use crate::console::Console;
@@ -23,7 +24,13 @@ use crate::process::{Guarded, find, last_lines};
 use crate::{Error, Result, wait_until};
 use image::Kernel;
 
-const PROGRAM: &str = "qemu-system-x86_64";
+pub use p4vm::{p4vm_image, p4vm_program};
+
+/// Returns the accelerator to use; probed once per process.
+fn accelerator() -> &'static str {
+    static FOUND: OnceLock<Accelerator> = OnceLock::new();
+    FOUND.get_or_init(|| Accelerator::probe(Path::new(PROGRAM))).name()
+}
 
 /// The kernel's command line. `no_timer_check`: an emulated timer on a loaded machine may miss the ticks that
 /// the kernel waits for.
@@ -108,7 +115,7 @@ impl GuestSetup {
     fn command(&self, kernel: &Kernel, dir: &Path) -> Result<Command> {
         let at = |name: &str| dir.join(name).display().to_string();
         let mut c = Command::new(find(PROGRAM).unwrap_or_else(|| PROGRAM.into()));
-        let accelerator = accelerator::accelerator();
+        let accelerator = accelerator();
         c.args(["-machine", "pc,memory-backend=ram", "-accel", accelerator, "-cpu", "max"]);
         c.args(["-m", "512", "-object", "memory-backend-memfd,id=ram,size=512M,share=on"]);
         c.args(["-nodefaults", "-display", "none", "-no-reboot", "-rtc", "base=utc,clock=host"]);

@@ -6,10 +6,11 @@
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
+const CHARACTER_DEVICE: u32 = 0o020_600;
 
 /// An archive that grows.
 #[derive(Debug, Default)]
-pub(super) struct Archive {
+pub struct Archive {
     bytes: Vec<u8>,
     entries: u32,
     folders: std::collections::BTreeSet<String>,
@@ -17,29 +18,39 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Adds a folder and its parents, once. `path` has no leading slash.
-    pub(super) fn folder(&mut self, path: &str) {
+    pub fn folder(&mut self, path: &str) {
         for end in path.match_indices('/').map(|(i, _)| i).chain([path.len()]) {
             if end > 0 && self.folders.insert(path[..end].to_owned()) {
-                self.entry(&path[..end], DIRECTORY, &[]);
+                self.entry(&path[..end], DIRECTORY, &[], (0, 0));
             }
         }
     }
 
     /// Adds an executable file and its parent folders.
-    pub(super) fn file(&mut self, path: &str, data: &[u8]) {
+    ///
+    /// # Panics
+    /// The file has 4 GiB or more.
+    pub fn file(&mut self, path: &str, data: &[u8]) {
         self.above(path);
-        self.entry(path, FILE, data);
+        self.entry(path, FILE, data, (0, 0));
     }
 
     /// Adds a symbolic link and its parent folders.
-    pub(super) fn link(&mut self, path: &str, target: &str) {
+    pub fn link(&mut self, path: &str, target: &str) {
         self.above(path);
-        self.entry(path, LINK, target.as_bytes());
+        self.entry(path, LINK, target.as_bytes(), (0, 0));
+    }
+
+    /// Adds a character device with these numbers, and its parent folders.
+    pub fn character_device(&mut self, path: &str, numbers: (u32, u32)) {
+        self.above(path);
+        self.entry(path, CHARACTER_DEVICE, &[], numbers);
     }
 
     /// Returns the finished archive.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, &[]);
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, &[], (0, 0));
         self.bytes
     }
 
@@ -49,13 +60,13 @@ impl Archive {
         }
     }
 
-    fn entry(&mut self, name: &str, mode: u32, data: &[u8]) {
+    fn entry(&mut self, name: &str, mode: u32, data: &[u8], (major, minor): (u32, u32)) {
         self.entries += 1;
         let links = 1;
         let size = u32::try_from(data.len()).expect("a guest's file is below 4 GiB");
         let name_size = name.len() as u32 + 1;
         // Number, mode, user, group, links, time, size, device and its own device, name, checksum.
-        let fields = [self.entries, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0];
+        let fields = [self.entries, mode, 0, 0, links, 0, size, 0, 0, major, minor, name_size, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
@@ -85,6 +96,7 @@ mod tests {
         archive.file("etc/deep/name", b"some words");
         archive.file("etc/deep/other", b"");
         archive.link("bin/sh", "busybox");
+        archive.character_device("dev/console", (5, 1));
         let bytes = archive.finish();
         let list = ["cpio", "-t", "--quiet"];
         let Ok(mut child) =
@@ -96,6 +108,9 @@ mod tests {
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let listed = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
         let names: Vec<&str> = listed.lines().collect();
-        assert_eq!(names, ["etc", "etc/deep", "etc/deep/name", "etc/deep/other", "bin", "bin/sh"]);
+        assert_eq!(
+            names,
+            ["etc", "etc/deep", "etc/deep/name", "etc/deep/other", "bin", "bin/sh", "dev", "dev/console"]
+        );
     }
 }

@@ -1,0 +1,34 @@
+//! The image of P4 VMs in virtual machines: the distribution's kernel, and an initial file system that
+//! holds one static program and nothing else.
+//!
+//! [`build`] is reproducible: the same kernel and program give the same bytes, wherever and whenever. An
+//! image is a folder of three files: `vmlinuz`, `initramfs` and `manifest.json` with their digests.
+//! [`Image::open`] compares them.
+#![forbid(unsafe_code)]
+
+mod archive;
+mod build;
+mod error;
+mod kernel;
+mod manifest;
+
+pub use archive::Archive;
+pub use build::build;
+pub use error::{ImageError, Operation};
+pub use kernel::installed_kernel;
+pub use manifest::{Image, Manifest};
+
+/// The kernel's command line. The machine ends when the kernel or the P4 VM's program fails (`panic`).
+/// `no_timer_check`: an emulated timer on a loaded machine may miss the ticks that the kernel waits for.
+pub const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 no_timer_check random.trust_cpu=on";
+
+/// Returns the kernel's command line with arguments for the P4 VM's program. Linux passes what follows `--`
+/// to the first program.
+#[must_use]
+pub fn command_line(arguments: &[String]) -> String {
+    let mut text = COMMAND_LINE.to_owned();
+    if !arguments.is_empty() {
+        text.extend([" -- ", &arguments.join(" ")]);
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! What an image consists of.
+
+use crate::error::{ImageError, Operation};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// Name of the manifest in an image's folder.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// Name of the kernel.
+pub(crate) const KERNEL: &str = "vmlinuz";
+/// Name of the initial file system.
+pub(crate) const INITRAMFS: &str = "initramfs";
+
+/// What an image consists of. Digests are SHA-256 in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Digest of kernel, initial file system and command line: one name for the whole image.
+    pub image: String,
+    /// Digest of the kernel.
+    pub kernel: String,
+    /// Digest of the initial file system.
+    pub initramfs: String,
+    /// Digest of the P4 VM's program in it.
+    pub program: String,
+    /// The kernel's command line.
+    pub command_line: String,
+}
+
+impl Manifest {
+    /// Returns the manifest of an image.
+    pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], command_line: &str) -> Self {
+        let digests = [kernel, initramfs, command_line.as_bytes()].map(Sha256::digest);
+        let image = hex(&Sha256::digest(digests.concat()));
+        Self {
+            image,
+            kernel: hex(&digests[0]),
+            initramfs: hex(&digests[1]),
+            program: hex(&Sha256::digest(program)),
+            command_line: command_line.to_owned(),
+        }
+    }
+}
+
+/// An image on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The initial file system.
+    pub initramfs: PathBuf,
+    /// What it consists of.
+    pub manifest: Manifest,
+}
+
+impl Image {
+    /// Opens the image in a folder and compares its files with the manifest.
+    ///
+    /// # Errors
+    /// There is none, or a file is another.
+    pub fn open(folder: &Path) -> Result<Self, ImageError> {
+        let path = folder.join(MANIFEST);
+        let text = std::fs::read(&path).map_err(ImageError::file(Operation::Read, &path))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&text).map_err(|source| ImageError::Manifest { path, source })?;
+        let image = Self { kernel: folder.join(KERNEL), initramfs: folder.join(INITRAMFS), manifest };
+        for (path, digest) in
+            [(&image.kernel, &image.manifest.kernel), (&image.initramfs, &image.manifest.initramfs)]
+        {
+            let bytes = std::fs::read(path).map_err(ImageError::file(Operation::Read, path))?;
+            if hex(&Sha256::digest(&bytes)) != *digest {
+                return Err(ImageError::Changed { path: path.clone() });
+            }
+        }
+        Ok(image)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,55 @@
+//! Why a machine cannot be measured.
+
+use crate::MAX_PROCESSORS;
+use std::path::PathBuf;
+
+/// Why a machine cannot be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// The firmware cannot be read.
+    #[error("cannot read {}; install the package ovmf-amdsev, or name another file", path.display())]
+    Read {
+        /// The firmware.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The firmware's metadata are inconsistent.
+    #[error(
+        "{} is no firmware that SEV-SNP measures; use OVMF.amdsev.fd of the package ovmf-amdsev",
+        path.display()
+    )]
+    Malformed {
+        /// The firmware.
+        path: PathBuf,
+    },
+    /// The firmware lacks what SEV-SNP needs.
+    #[error(
+        "{} does not support SEV-SNP with kernel hashes; use OVMF.amdsev.fd of the package ovmf-amdsev",
+        path.display()
+    )]
+    Firmware {
+        /// The firmware.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: sev::error::MeasurementError,
+    },
+    /// The firmware claims more memory than a machine has.
+    #[error("{} describes so much memory that measuring it does not end; it is no OVMF", path.display())]
+    Endless {
+        /// The firmware.
+        path: PathBuf,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+    /// The model of processor is unknown.
+    #[error("no model of processor is named `{0}`; write the name that QEMU gets, such as EPYC-v4")]
+    Processor(String),
+    /// The number of processors is outside the limits.
+    #[error("{0} processors are not from 1 to {MAX_PROCESSORS}")]
+    Processors(u32),
+}

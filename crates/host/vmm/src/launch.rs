@@ -1,0 +1,96 @@
+//! Starts QEMU with nothing but its channels, and gives up this process's own privileges.
+//!
+//! QEMU executes what the guest wants, so it is confined as a P4 VM in a process is: a user of the
+//! tenant's own, no capability and no way to gain one, network, IPC and UTS namespaces without anything
+//! in them, and QEMU's own system call filter. `unshare` and `setpriv` of util-linux, which every Debian
+//! has, do what a process does between fork and exec. QEMU is killed when this process ends, however that
+//! happens.
+
+use crate::command::{Lines, Machine, arguments};
+use crate::error::VmmError;
+use rustix::io::FdFlags;
+use rustix::process::{DumpableBehavior, Gid, Uid};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// QEMU, and this process's ends of its channels.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) child: Child,
+    pub(crate) console: UnixStream,
+    pub(crate) messages: UnixStream,
+    pub(crate) rings: UnixStream,
+    pub(crate) qmp: OwnedFd,
+}
+
+/// Starts QEMU as user `uid`, if this process is root's. Called while the process has one thread.
+pub(crate) fn launch(machine: &Machine, uid: u32) -> Result<Launched, VmmError> {
+    let pair = || UnixStream::pair().map_err(VmmError::Descriptors);
+    let [console, messages, rings, qmp] = [pair()?, pair()?, pair()?, pair()?];
+    let theirs = [&console.1, &messages.1, &rings.1, &qmp.1];
+    for stream in theirs {
+        // Inherited: this process starts no other one.
+        rustix::io::fcntl_setfd(stream, FdFlags::empty()).map_err(|e| VmmError::Descriptors(e.into()))?;
+    }
+    let [console_fd, messages_fd, rings_fd, qmp_fd] = theirs.map(AsRawFd::as_raw_fd);
+    let lines = Lines { console: console_fd, messages: messages_fd, rings: rings_fd, qmp: qmp_fd };
+    let mut command = Command::new("unshare");
+    command.args(confinement(machine, uid)).arg(&machine.qemu).args(arguments(machine, &lines));
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child =
+        command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })?;
+    Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })
+}
+
+/// Returns the arguments of `unshare` and `setpriv` in front of QEMU's.
+fn confinement(machine: &Machine, uid: u32) -> Vec<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut all: Vec<String> = ["--net", "--ipc", "--uts"].map(str::to_owned).into();
+    if !is_root {
+        all.extend(["--user", "--map-current-user"].map(str::to_owned));
+    }
+    all.extend(["--", "setpriv", "--no-new-privs", "--pdeathsig", "KILL"].map(str::to_owned));
+    if is_root {
+        all.extend([format!("--reuid={uid}"), format!("--regid={uid}"), groups(machine)]);
+        all.extend(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"].map(str::to_owned));
+    }
+    all.push("--".to_owned());
+    all
+}
+
+/// Returns the argument of `setpriv` for the groups of the devices that QEMU opens.
+fn groups(machine: &Machine) -> String {
+    let group = |device: &&Path| Some(std::fs::metadata(device).ok()?.gid());
+    let groups: BTreeSet<_> = machine.options.devices.iter().filter_map(group).collect();
+    if groups.is_empty() {
+        return "--clear-groups".to_owned();
+    }
+    format!("--groups={}", groups.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// Makes this process user `uid`'s, if it is root's, without a way to gain privileges again, and
+/// unreadable to QEMU. Called while the process has one thread.
+pub(crate) fn drop_privileges(uid: u32) -> Result<(), VmmError> {
+    let failed = |source: rustix::io::Errno| VmmError::Privileges(source.into());
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+        rustix::thread::set_thread_groups(&[]).map_err(failed)?;
+        rustix::thread::set_thread_res_gid(group, group, group).map_err(failed)?;
+        rustix::thread::set_thread_res_uid(user, user, user).map_err(failed)?;
+    }
+    rustix::thread::set_no_new_privs(true).map_err(failed)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
+}
+
+/// Returns the inherited control socket.
+pub(crate) fn control_socket(fd: OwnedFd) -> Result<OwnedFd, VmmError> {
+    match rustix::net::sockopt::socket_type(fd.as_fd()) {
+        Ok(rustix::net::SocketType::SEQPACKET) => Ok(fd),
+        _ => Err(VmmError::NoSocket),
+    }
+}

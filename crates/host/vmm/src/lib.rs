@@ -1,0 +1,100 @@
+//! The compartment `vm`: a tenant's P4 VM in a virtual machine.
+//!
+//! ```text
+//!   host daemon ──messages with descriptors──► session ─► carrier ──frames──► p4vm's init ─► runtime
+//!   mediators ◄──doorbells──► rings ◄────────────── a byte each ────────────► doorbells
+//!   channels, pages ═══════════════ QEMU: a device for each region ═════════ mapped by the runtime
+//! ```
+//!
+//! The process stands where a P4 VM in a process stands: the daemon starts, addresses, adopts and ends it
+//! in the same way. It starts QEMU (`launch`), plugs the memory of channels and pages as a device each
+//! (`regions`), carries control messages over a serial line (`carrier`, `guest`) and rings over another
+//! one (`p4shield_line`). It never reads a packet, and passes information, logs and verdicts on in the
+//! regions without access to them.
+//!
+//! Neither side trusts the other: the guest's frames are bounded, each wait has a limit, and QEMU is
+//! confined like a P4 VM in a process. Decision 038 has the reasons.
+#![forbid(unsafe_code)]
+
+mod carrier;
+mod command;
+mod console;
+mod error;
+mod guest;
+mod launch;
+mod qmp;
+mod regions;
+mod session;
+
+pub use command::Machine;
+pub use error::VmmError;
+pub use qmp::QmpError;
+pub use regions::MAX_REGIONS;
+
+use carrier::Carrier;
+use guest::Guest;
+use p4shield_control::Socket;
+use p4shield_line::Rings;
+use qmp::Qmp;
+use session::Session;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Time for the guest to power off after the P4 VM has ended.
+const POWER_OFF: Duration = Duration::from_millis(500);
+
+/// The options of `p4shield vmm`.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// User of QEMU and, once it runs, of this process, if started as root.
+    pub uid: u32,
+    /// The virtual machine.
+    pub machine: Machine,
+}
+
+/// Runs a P4 VM in a virtual machine until a daemon sends `Stop`, or the daemon closes the connection and
+/// no other adopts the P4 VM in time. `control` is the control socket. Must be called while the process
+/// has one thread.
+///
+/// # Errors
+/// The virtual machine does not start or ends, or the control socket fails.
+pub fn run(control: OwnedFd, options: &Options) -> Result<(), VmmError> {
+    let mut socket = Socket::new(launch::control_socket(control)?);
+    // By then the daemon has moved the process into its cgroup.
+    socket.wait(None)?;
+    let launched = launch::launch(&options.machine, options.uid)?;
+    launch::drop_privileges(options.uid)?;
+    let mut child = launched.child;
+    let end = (|| {
+        console::pass_on(launched.console).map_err(VmmError::Thread)?;
+        let (envelope, descriptors) = session::receive(&mut socket)?;
+        let qemu = Qmp::connect(launched.qmp)?;
+        let rings = Rings::start(launched.rings.into()).map_err(VmmError::Thread)?;
+        let carrier = Carrier::new(Guest::boot(launched.messages)?, qemu, rings);
+        let mut session = Session::new(socket, carrier);
+        if session.hello(&envelope, descriptors)? {
+            session.serve()?;
+        }
+        Ok(())
+    })();
+    let status = finish(&mut child);
+    match end {
+        Err(VmmError::Ended(_) | VmmError::Qemu(QmpError::Ended)) => Err(VmmError::Ended(status)),
+        other => other,
+    }
+}
+
+/// Waits until QEMU has ended, and kills it if the guest does not power off. Returns how it ended.
+fn finish(child: &mut Child) -> String {
+    let end = Instant::now() + POWER_OFF;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.to_string(),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            _ => break,
+        }
+    }
+    let _ = child.kill();
+    child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# p4vm.sh FOLDER: builds the static program of P4 VMs in virtual machines as FOLDER/p4vm. The same sources give the
+# same bytes on every path: compiled-in paths are replaced.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:?usage: $0 FOLDER}
+export PATH="$HOME/.cargo/bin:$PATH"
+
+# The distribution's C library is part of the program: no library exists beside it. A target of its own, since these
+# flags are for nothing that runs while it is built.
+host=$(rustc -vV | sed -n 's/^host: //p')
+target=${CARGO_TARGET_DIR:-$PWD/target}/p4vm
+registry=${CARGO_HOME:-$HOME/.cargo}/registry
+sysroot=$(rustc --print sysroot)
+# A static program cannot look up `getrandom` by name, and the crate would open /dev/urandom instead, which does not exist.
+flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
+  --cfg 'getrandom_backend="linux_getrandom"'
+  "--remap-path-prefix=$PWD=/p4shield" "--remap-path-prefix=$registry=/registry" "--remap-path-prefix=$sysroot=/rust"
+  "--remap-path-prefix=$target=/target")
+# Dependencies of C compile with paths, too.
+export CFLAGS="-ffile-prefix-map=$registry=/registry -ffile-prefix-map=$target=/target ${CFLAGS:-}"
+RUSTFLAGS="${flags[*]}" cargo build --release --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
+# Several tests may run this at once, and others use the file.
+install -Dm755 "$target/$host/release/p4vm" "$folder/p4vm.$$"
+mv -f "$folder/p4vm.$$" "$folder/p4vm"

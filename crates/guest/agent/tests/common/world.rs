@@ -85,6 +85,7 @@ impl World {
             vm.send_to(text.as_bytes(), to_client).unwrap();
             std::thread::sleep(Duration::from_micros(500));
         }
+        [&vm, &client].into_iter().for_each(|socket| drain(socket, packets));
     }
 
     /// Runs an audit in the user VM, calls `during` when the audit is aligned, and ends it afterwards.
@@ -134,4 +135,17 @@ impl Drop for EndOnDrop<'_> {
 
 fn aligned(events: &[Event]) -> usize {
     events.iter().filter(|e| matches!(e, Event::Noticed(Notice::Aligned { .. }))).count()
+}
+
+/// Reads the datagrams of [`World::traffic`] up to the last one, or until none arrives for a second. The
+/// kernel would answer one that arrives at a closed socket with ICMP, which is counted as traffic too.
+fn drain(socket: &UdpSocket, packets: u32) {
+    let last = format!("datagram number {},", packets - 1);
+    let mut datagram = [0; 256];
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    while let Ok(length) = socket.recv(&mut datagram) {
+        if datagram[..length].starts_with(last.as_bytes()) {
+            return;
+        }
+    }
 }

@@ -2,9 +2,13 @@
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# `release` compiles fast; `dist` takes longer, and its code is faster and smaller. What is installed is of `dist`.
+RELEASE := $(TARGET)/release
+DIST := $(TARGET)/dist
+PRODUCT := -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk -p p4shield-attach-inline
 
-.PHONY: help setup build build-dev demo test lint doc bench install uninstall deb clean
+.PHONY: help setup build build-dev dist demo check test lint bench install uninstall deb clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,34 +17,40 @@ setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
 
 build: setup ## Build the release binary, the libraries that switches load, and the program of virtual machines
-	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk \
-	  -p p4shield-attach-inline
+	cargo build --release --locked $(PRODUCT)
 	scripts/p4vm.sh "$(RELEASE)/static"
 
 build-dev: build
 	cargo build --release --locked -p p4shield-dev
 
+dist: setup ## Build what `make install` and `make deb` install
+	cargo build --profile dist --locked $(PRODUCT)
+	scripts/p4vm.sh "$(DIST)/static" dist
+
 demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm")
 	$(RELEASE)/p4shield-dev demo $(DEMO)
+
+check: setup ## Check what every commit has to pass: format, subjects, the tree's rules, clippy
+	scripts/check.sh
 
 test: setup ## Run every test
 	scripts/test.sh
 
-lint: setup ## Check format, lints and documentation
+lint: setup ## Check the same, and documentation, fuzz targets and dependencies
 	scripts/lint.sh
 
 bench: build-dev ## Measure engine and channel on this machine
 	$(RELEASE)/p4shield-dev bench engine
 	$(RELEASE)/p4shield-dev bench channel
 
-install: build ## Install binary, libraries, completions, man pages, documents and systemd unit below $(DESTDIR)/usr/local
-	scripts/install.sh "$(RELEASE)/p4shield" "$(DESTDIR)"
+install: dist ## Install binary, libraries, completions, man pages, documents and systemd unit below $(DESTDIR)/usr/local
+	scripts/install.sh "$(DIST)/p4shield" "$(DESTDIR)"
 
 uninstall: ## Remove what `make install` installed
 	scripts/uninstall.sh "$(DESTDIR)"
 
-deb: build ## Build the .deb packages in target/debian (DEB=folder for another one)
-	scripts/deb.sh "$(RELEASE)" "$(or $(DEB),$(dir $(RELEASE))debian)"
+deb: dist ## Build the .deb packages in target/debian (DEB=folder for another one)
+	scripts/deb.sh "$(DIST)" "$(or $(DEB),$(TARGET)/debian)"
 
 clean: ## Remove what was built
 	cargo clean

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# p4vm.sh FOLDER: builds the static program of P4 VMs in virtual machines as FOLDER/p4vm. The same sources give the
-# same bytes on every path: compiled-in paths are replaced.
+# p4vm.sh FOLDER [PROFILE]: builds the static program of P4 VMs in virtual machines as FOLDER/p4vm, in the profile `release`
+# or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=${1:?usage: $0 FOLDER}
+folder=${1:?usage: $0 FOLDER [PROFILE]}
+profile=${2:-release}
 export PATH="$HOME/.cargo/bin:$PATH"
 
 # The distribution's C library is part of the program: no library exists beside it. A target of its own, since these
@@ -19,7 +20,7 @@ flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
   "--remap-path-prefix=$target=/target")
 # Dependencies of C compile with paths, too.
 export CFLAGS="-ffile-prefix-map=$registry=/registry -ffile-prefix-map=$target=/target ${CFLAGS:-}"
-RUSTFLAGS="${flags[*]}" cargo build --release --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
+RUSTFLAGS="${flags[*]}" cargo build --profile "$profile" --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
-install -Dm755 "$target/$host/release/p4vm" "$folder/p4vm.$$"
+install -Dm755 "$target/$host/$profile/p4vm" "$folder/p4vm.$$"
 mv -f "$folder/p4vm.$$" "$folder/p4vm"

@@ -129,6 +129,19 @@ impl Drop for Guarded {
     }
 }
 
+/// Removes from a command's environment what cargo sets for a test: a cargo that the command starts would
+/// build the dependencies anew.
+pub fn forget_cargo(command: &mut Command) -> &mut Command {
+    /// Variables that the user sets.
+    const KEPT: [&str; 3] = ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL"];
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO") && !KEPT.iter().any(|kept| name == *kept) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

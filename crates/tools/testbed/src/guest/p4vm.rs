@@ -6,7 +6,7 @@ use std::process::Command;
 use p4shield_image::build;
 
 use super::image::{Kernel, cache};
-use crate::process::run;
+use crate::process::{forget_cargo, run};
 use crate::{Error, Result};
 
 /// Builds the static program, which is quick if it is built already. Returns its path below cargo's
@@ -18,13 +18,7 @@ pub fn p4vm_program() -> Result<PathBuf> {
     let folder = cache()?.with_file_name("p4vm");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scripts/p4vm.sh");
     let mut command = Command::new(script);
-    // With what cargo sets for a test, cargo would build the dependencies anew.
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CARGO") && !KEPT.iter().any(|kept| name == *kept) {
-            command.env_remove(name);
-        }
-    }
-    run(command.arg(&folder))?;
+    run(forget_cargo(&mut command).arg(&folder))?;
     Ok(folder.join("p4vm"))
 }
 
@@ -39,6 +33,3 @@ pub fn p4vm_image() -> Result<PathBuf> {
         .map_err(|e| Error::failed("p4shield image build", e.to_string()))?;
     Ok(image)
 }
-
-/// Variables that the user sets.
-const KEPT: [&str; 3] = ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_INCREMENTAL"];

@@ -12,12 +12,12 @@ tool() {
     cargo install --quiet --locked --debug "$name@$version" "$@"
 }
 
-cargo fmt --all --check
-cargo clippy --workspace --all-targets --locked -- -D warnings
+scripts/check.sh
+cargo test --quiet --locked -p p4shield-lint --test public_api
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-cargo test --quiet --locked -p p4shield-lint
 # The fuzz targets are a workspace of their own; this only compiles them.
-(cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing" cargo check --quiet --locked --bins)
+(cd fuzz && CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-../target}")/fuzz RUSTFLAGS="--cfg fuzzing" \
+  cargo check --quiet --locked --bins)
 
 tool cargo-machete 0.9.2
 cargo machete --skip-target-dir

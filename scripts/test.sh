@@ -10,14 +10,11 @@ trap 'rm -rf "$folder"' EXIT
 export P4SHIELD_SKIPPED=$folder/skipped
 touch "$P4SHIELD_SKIPPED"
 
-count() { "$@" | tee -a "$folder/output"; }
-
-count cargo test --workspace --locked
-# The sizes of what is preloaded into switches, which only optimised builds have.
-count cargo test --locked --release -p p4shield-attach-inline --test switch_libraries
+scripts/run-tests.sh "$folder"
+cargo test --quiet --workspace --doc --locked | tee -a "$folder/output"
 # The rings and the sleep protocol, model-checked: every interleaving that the memory model allows.
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-  count cargo test --locked --release -p p4shield-channel -p p4shield-xsk-relay --test loom
+  cargo test --locked --release -p p4shield-channel -p p4shield-xsk-relay --test loom | tee -a "$folder/output"
 
 passed=$(awk '/^test result: / { n += $4 } END { print n + 0 }' "$folder/output")
 printf '\n%s tests passed, %s of them without running:\n' "$passed" "$(wc -l <"$P4SHIELD_SKIPPED")"

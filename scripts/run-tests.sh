@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# run-tests.sh FOLDER [CARGO TEST OPTIONS]: builds the test binaries, then runs several beside each other, since most of
+# them wait for packets and processes more than they compute. Leaves the output in FOLDER/output; ends with the ten
+# slowest tests. Neither of the existing runners fits: `cargo test` runs one binary after the other, and cargo-nextest
+# runs each test in a process of its own, so that every test of a binary repeats its set-up, and takes minutes to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$(realpath "${1:?usage: $0 FOLDER [CARGO TEST OPTIONS]}")
+shift
+mkdir -p "$folder/logs"
+export folder
+# Each binary runs one test at a time: its output then says how long each test took.
+jobs=${P4SHIELD_TEST_JOBS:-$(nproc)}
+
+# Prints LABEL EXECUTABLE PACKAGE-FOLDER for each test binary. A label is the crate's path and the test's name: host/daemon:lib.
+binaries() {
+  cargo test "${@:---workspace}" --locked --no-run --message-format=json-render-diagnostics |
+    jq -r --arg top "$PWD/crates/" 'select(.reason == "compiler-artifact" and .profile.test and .executable) |
+      (.manifest_path | rtrimstr("/Cargo.toml")) as $package |
+      ({test: .target.name, bin: "bin"}[.target.kind[0]] // "lib") as $name |
+      "\($package | ltrimstr($top)):\($name) \(.executable) \($package)"'
+}
+
+# Passes the output of one binary on, and appends MILLISECONDS LABEL TEST to the list of times.
+stamp() {
+  local label=$1 line now last=${EPOCHREALTIME//[!0-9]/}
+  while IFS= read -r line || [ -n "$line" ]; do
+    printf '%s\n' "$line"
+    case $line in
+    "test "*" ... "*)
+      now=${EPOCHREALTIME//[!0-9]/}
+      line=${line#test }
+      printf '%7d %s %s\n' $(((now - last) / 1000)) "$label" "${line%% ... *}" >>"$folder/times"
+      last=$now
+      ;;
+    esac
+  done
+}
+
+# Runs one binary as `cargo test` would: in the folder of its package.
+run() {
+  local label=$1 executable=$2 package=$3 log="$folder/logs/${1//\//.}" begun=$SECONDS status=0
+  (cd "$package" && CARGO_MANIFEST_DIR=$package "$executable" --test-threads=1) 2>&1 </dev/null |
+    stamp "$label" >"$log" || status=$?
+  cat "$log" >>"$folder/output"
+  if [ "$status" = 0 ]; then
+    printf '%5d s  %s\n' $((SECONDS - begun)) "$label"
+  else
+    printf '%5d s  %s FAILED\n' $((SECONDS - begun)) "$label"
+    echo "$label" >>"$folder/failed"
+  fi
+}
+export -f run stamp
+# Runs the binaries of a list, so many at once.
+run_all() { xargs -r -P "$1" -L 1 bash -c 'set -o pipefail; run "$@"' _ <"$2"; }
+
+binaries "$@" >"$folder/all"
+# What scripts/test-order.txt says: those that need the machine for themselves, and the slow ones, which start first.
+awk -v folder="$folder" '
+  FNR == NR { if ($1 == "alone" || $1 == "first") class[$2] = $1; next }
+  { known[$1]; print > (folder "/" ($1 in class ? class[$1] : "others")) }
+  END { for (label in class) if (!(label in known)) print label }' scripts/test-order.txt "$folder/all" >"$folder/unknown"
+if [ $# = 0 ] && [ -s "$folder/unknown" ]; then
+  echo "run-tests: scripts/test-order.txt names binaries that do not exist: $(paste -sd' ' "$folder/unknown")" >&2
+  exit 1
+fi
+touch "$folder"/{alone,first,others,failed,times}
+cat "$folder/first" "$folder/others" >"$folder/beside"
+printf '%s binaries, %s at once, then %s alone\n' "$(wc -l <"$folder/all")" "$jobs" "$(wc -l <"$folder/alone")"
+run_all "$jobs" "$folder/beside"
+run_all 1 "$folder/alone"
+
+printf '\nThe slowest tests, in milliseconds:\n'
+sort -rn "$folder/times" | sed -n 1,10p
+if [ -s "$folder/failed" ]; then
+  while IFS= read -r label; do
+    printf '\n== %s failed:\n' "$label"
+    cat "$folder/logs/${label//\//.}"
+  done <"$folder/failed"
+  printf '\nfailed: %s\n' "$(paste -sd' ' "$folder/failed")"
+  exit 1
+fi

@@ -9,7 +9,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 crate=${1:?seal, channel, mediator or audit}
 shift
 # Fewer random cases than `make test` plays: a mutant is caught by a test that states the claim.
-export PROPTEST_CASES=${PROPTEST_CASES:-32} P4SHIELD_MOVES=${P4SHIELD_MOVES:-20}
+export PROPTEST_CASES=${PROPTEST_CASES:-32}
 # The libraries of crates.io stay compiled between two runs, although each run works on a fresh copy of the sources.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/mutants}
 

@@ -11,16 +11,16 @@ export PATH="$HOME/.cargo/bin:$PATH"
 # flags are for nothing that runs while it is built.
 host=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-$PWD/target}/p4vm
-registry=${CARGO_HOME:-$HOME/.cargo}/registry
-sysroot=$(rustc --print sysroot)
 # A static program cannot look up `getrandom` by name, and the crate would open /dev/urandom instead, which does not exist.
 flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
-  --cfg 'getrandom_backend="linux_getrandom"'
-  "--remap-path-prefix=$PWD=/p4shield" "--remap-path-prefix=$registry=/registry" "--remap-path-prefix=$sysroot=/rust"
-  "--remap-path-prefix=$target=/target")
-# Dependencies of C compile with paths, too.
-export CFLAGS="-ffile-prefix-map=$registry=/registry -ffile-prefix-map=$target=/target ${CFLAGS:-}"
-RUSTFLAGS="${flags[*]}" cargo build --profile "$profile" --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
+  --cfg 'getrandom_backend="linux_getrandom"')
+# The wrapper adds what depends on the paths. In RUSTFLAGS it would become a part of the names of crates, and libraries that
+# are compiled already would be compiled again in another checkout.
+P4VM_PATHS=$(printf '%s\n' "$PWD=/p4shield" "${CARGO_HOME:-$HOME/.cargo}/registry=/registry" \
+  "$(rustc --print sysroot)=/rust" "$target=/target")
+export P4VM_PATHS
+RUSTC_WRAPPER=$PWD/scripts/rustc-remap.sh RUSTFLAGS="${flags[*]}" \
+  cargo build --profile "$profile" --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
 install -Dm755 "$target/$host/$profile/p4vm" "$folder/p4vm.$$"
 mv -f "$folder/p4vm.$$" "$folder/p4vm"

@@ -5,6 +5,7 @@ mod common;
 use common::daemon::{Cloud, Daemon, Does, Mood, text, usable};
 use common::frames::{self, frame};
 use common::switch::{free_buffers, last_tally, nowhere, testpmd, wait_sent};
+use p4shield_need::extent;
 use p4shield_testbed::dpdk::Testpmd;
 use std::time::Duration;
 
@@ -98,21 +99,26 @@ fn a_hostile_p4_vm_costs_no_buffer_and_no_neighbours_packet() {
     }
 }
 
-/// Ten million packets, and the rate of the other tenant's packets against that before.
+/// The rate of the other tenant's packets against that before; ten million with `P4SHIELD_EFFORT=full`.
 #[test]
-fn ten_million_packets() {
+fn many_packets_beside_a_hostile_p4_vm_lose_no_buffer() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
     let (ns, mut total) = (nowhere(), 0);
+    let (measured, packets) =
+        extent((Duration::from_millis(500), 80_000), (Duration::from_secs(3), 2_200_000));
     for mood in MOODS {
         let cloud = Cloud::new("1ms", "");
         let daemon = cloud.daemon(pass);
         let mut switch = Switch::start(&cloud, &ns);
         daemon.wait_lanes(2);
         switch.testpmd.command("start").unwrap();
-        switch.forward(100_000);
-        let before = switch.rate(Duration::from_secs(3));
+        switch.forward(10_000);
+        let before = switch.rate(measured);
         offend(&daemon, mood);
-        let during = switch.rate(Duration::from_secs(3));
-        switch.forward(1_200_000);
+        let during = switch.rate(measured);
+        switch.forward(packets);
         let received = switch.end();
         total += received;
         println!(
@@ -121,5 +127,5 @@ fn ten_million_packets() {
         );
     }
     println!("{total} packets in all");
-    assert!(total >= 10_000_000, "{total}");
+    assert!(total >= MOODS.len() as u64 * packets, "{total}");
 }

@@ -3,7 +3,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use p4shield_testbed::wait_until;
 use serde_json::Value;
@@ -111,13 +110,11 @@ fn a_p4vm_that_takes_longer_makes_packets_take_longer() {
     }
 }
 
-/// Seconds in an ordinary run, ten minutes with `P4SHIELD_LONG=1`.
+/// Takes seconds in an ordinary run, five minutes with `P4SHIELD_EFFORT=full`.
 #[test]
 fn connections_survive_packet_loss_and_p4_vm_restarts() {
-    let long = std::env::var_os("P4SHIELD_LONG").is_some();
-    let time = Duration::from_secs(if long { 600 } else { 8 });
-    let (seconds, every) = (time.as_secs().to_string(), if long { "40" } else { "4" });
-    let arguments = ["--part", "long", "--seconds", &seconds, "--restart-every", every, "--connections", "8"];
+    let (seconds, every) = p4shield_need::extent(("8", "4"), ("300", "40"));
+    let arguments = ["--part", "long", "--seconds", seconds, "--restart-every", every, "--connections", "8"];
     let Some(report) = bench(&arguments) else { return };
     let l = &report["long"];
     println!("{l:#}");

@@ -1,4 +1,4 @@
-//! Random scripts of hosts, peers and streams: a seeded campaign of `P4SHIELD_FUZZ_BYTES` bytes each.
+//! Random scripts of hosts, peers and streams: a seeded campaign.
 
 use p4shield_handshake::{fuzz, stream};
 
@@ -16,8 +16,7 @@ impl Random {
 }
 
 fn campaign(seed: u64, target: fn(&[u8])) {
-    let budget =
-        std::env::var("P4SHIELD_FUZZ_BYTES").map_or(1 << 17, |v| v.parse().expect("a number of bytes"));
+    let budget = p4shield_need::extent(1 << 17, 1 << 21);
     let mut random = Random(seed);
     let mut spent = 0;
     while spent < budget {

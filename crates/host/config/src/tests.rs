@@ -365,8 +365,7 @@ fn an_empty_file_is_refused() {
 
 #[test]
 fn random_bytes_never_panic() {
-    let budget: usize =
-        std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|v| v.parse().ok()).unwrap_or(1 << 20);
+    let budget = p4shield_need::extent(1 << 20, 1 << 24);
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = move || {
         seed ^= seed << 13;

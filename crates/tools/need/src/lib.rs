@@ -1,7 +1,10 @@
-//! What a test does when the machine lacks what it needs.
+//! What a test does when the machine lacks what it needs, and how much a campaign does.
 //!
-//! By default the test ends, and the reason is printed and recorded, so that `make test` can list it. With
-//! `P4SHIELD_REQUIRE=all`, as in CI, it fails instead, unless `P4SHIELD_LACKS` names the need.
+//! By default a test that cannot run ends, and the reason is printed and recorded, so that `make test` can
+//! list it. With `P4SHIELD_REQUIRE=all`, as in CI, it fails instead, unless `P4SHIELD_LACKS` names the need.
+//!
+//! A campaign plays random inputs or schedules, or repeats kills and changes. `P4SHIELD_EFFORT` sets the
+//! extent of all campaigns: `quick`, the default, or `full`, as `make soak` runs them.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +18,21 @@ const REQUIRE: &str = "P4SHIELD_REQUIRE";
 const LACKS: &str = "P4SHIELD_LACKS";
 /// The file that gets a line for each test that did not run.
 const SKIPPED: &str = "P4SHIELD_SKIPPED";
+/// How much campaigns do.
+const EFFORT: &str = "P4SHIELD_EFFORT";
+
+/// Returns the extent of a campaign: `quick`, which takes seconds, or `full` with `P4SHIELD_EFFORT=full`.
+///
+/// # Panics
+///
+/// The variable is neither `quick` nor `full`.
+pub fn extent<T>(quick: T, full: T) -> T {
+    match std::env::var(EFFORT).as_deref() {
+        Err(_) | Ok("quick") => quick,
+        Ok("full") => full,
+        Ok(other) => panic!("{EFFORT} is `quick` or `full`, not `{other}`"),
+    }
+}
 
 /// Reports that the calling test does not run, because the machine lacks `need`: a short name such as `qemu`.
 /// The caller returns.
@@ -47,22 +65,22 @@ fn record(file: &str, need: &str, why: &str) {
 mod tests {
     use super::*;
 
-    /// Another process, since variables of this one are other tests', too.
     fn run(variables: &[(&str, &str)]) -> (bool, String) {
+        run_test("tests::lacks_a_gadget", variables)
+    }
+
+    /// Another process, since variables of this one are other tests', too. Returns whether the test passed,
+    /// and its output.
+    fn run_test(name: &str, variables: &[(&str, &str)]) -> (bool, String) {
         let mut command = std::process::Command::new(std::env::current_exe().expect("this binary"));
-        command.args([
-            "--exact",
-            "tests::lacks_a_gadget",
-            "--include-ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ]);
-        [REQUIRE, LACKS, SKIPPED].into_iter().for_each(|v| {
+        command.args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"]);
+        [REQUIRE, LACKS, SKIPPED, EFFORT].into_iter().for_each(|v| {
             command.env_remove(v);
         });
         let out =
             command.env("LACKS_A_GADGET", "1").envs(variables.iter().copied()).output().expect("it runs");
-        (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned())
+        let text = [out.stdout, out.stderr].concat();
+        (out.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
     #[test]
@@ -80,6 +98,22 @@ mod tests {
         std::fs::remove_file(&file).expect("removed");
         assert!(passed && said.contains("skipped: there is no gadget"), "{said}");
         assert_eq!(lines, "tests::lacks_a_gadget (gadget): there is no gadget\n");
+    }
+
+    #[test]
+    fn plays_a_campaign() {
+        if std::env::var_os("LACKS_A_GADGET").is_some() {
+            println!("{} rounds", extent(2, 300));
+        }
+    }
+
+    #[test]
+    fn campaigns_are_quick_or_full() {
+        let said = |effort: &[(&str, &str)]| run_test("tests::plays_a_campaign", effort);
+        assert!(said(&[]).1.contains("2 rounds") && said(&[(EFFORT, "quick")]).1.contains("2 rounds"));
+        assert!(said(&[(EFFORT, "full")]).1.contains("300 rounds"));
+        let (passed, output) = said(&[(EFFORT, "fast")]);
+        assert!(!passed && output.contains("is `quick` or `full`, not `fast`"), "{output}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A reproducible campaign of damaged inputs within `cargo test`.
 //!
-//! `P4SHIELD_FUZZ_BYTES` is the number of bytes that a campaign feeds, a million by default. The targets of
-//! coverage-guided fuzzing are in `fuzz/`.
+//! The targets of coverage-guided fuzzing are in `fuzz/`.
 
 /// A small generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]
@@ -72,7 +71,7 @@ impl Random {
 pub fn campaign(seeds: &[Vec<u8>], mut target: impl FnMut(&[u8])) {
     assert!(!seeds.is_empty(), "a campaign begins with inputs that are right");
     seeds.iter().for_each(|seed| target(seed));
-    let budget = std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let budget = p4shield_need::extent(1_000_000, 20_000_000);
     let (mut random, mut spent) = (Random::new(2026), 0);
     while spent < budget {
         let bytes = if random.below(8) == 0 {

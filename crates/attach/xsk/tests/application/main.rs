@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod forwarder;
+mod threads;
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};

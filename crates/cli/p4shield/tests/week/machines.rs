@@ -1,12 +1,10 @@
 //! A tenant whose P4 VM is a virtual machine, beside one whose P4 VM is a process: start, reloads, kills
 //! of QEMU, of the daemon and upgrades, and an end without a trace.
-//!
-//! `P4SHIELD_CYCLES` sets how often P4 VMs are restarted on wires.
 
 use crate::cloud::{Cloud, ONE, usable};
 use crate::configuration::{Attachment, Configuration};
-use crate::number;
 use crate::upgrades::runs;
+use p4shield_need::extent;
 use p4shield_testbed::{Guest, OpenVswitch, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -107,7 +105,7 @@ fn machines(attachment: Attachment) {
         "pings were lost"
     );
 
-    let phase = cloud.replace_daemon_often(number("P4SHIELD_KILLS", 2));
+    let phase = cloud.replace_daemon_often(extent(2, 10));
     println!("{attachment:?}, killed and upgraded: {phase:?}");
     assert_eq!(phase.drops, ["", ""], "a policy judged packets");
     let last = cloud.machine();
@@ -164,7 +162,7 @@ fn machines_that_come_and_go_leave_no_trace() {
     };
     restart(&cloud);
     let before = held(&cloud);
-    (0..number("P4SHIELD_CYCLES", 3)).for_each(|_| restart(&cloud));
+    (0..extent(2, 20)).for_each(|_| restart(&cloud));
     let after = held(&cloud);
     assert_eq!((before[0], before[2]), (after[0], after[2]), "descriptors or files are left over");
     assert!(after[1] <= before[1] + 8, "mappings are left over: {before:?}, {after:?}");

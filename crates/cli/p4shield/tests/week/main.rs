@@ -2,8 +2,7 @@
 //! and upgraded, while real switches carry pings and TCP. The tenants that a change does not concern lose
 //! nothing.
 //!
-//! `P4SHIELD_CHANGES` sets the number of changes for each attachment, `P4SHIELD_SEED` their order,
-//! `P4SHIELD_KILLS` how often the daemon is killed and upgraded.
+//! `P4SHIELD_EFFORT` sets how often, `P4SHIELD_SEED` the order of changes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,6 +14,7 @@ mod upgrades;
 
 use cloud::{Cloud, ONE, usable};
 use configuration::{Attachment, Configuration};
+use p4shield_need::extent;
 use p4shield_testbed::OpenVswitch;
 use std::process::Command;
 use std::sync::PoisonError;
@@ -55,16 +55,13 @@ impl Cloud {
     }
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
-}
-
 /// Changes the configuration many times.
 #[allow(clippy::print_stdout, reason = "the figures are of interest")]
 fn week(attachment: Attachment) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cloud = Cloud::start(attachment, &Configuration::START);
-    let (changes, seed) = (number("P4SHIELD_CHANGES", 40), number("P4SHIELD_SEED", 7));
+    let (changes, seed) =
+        (extent(24, 200), std::env::var("P4SHIELD_SEED").map_or(7, |seed| seed.parse().unwrap()));
     let (mut random, mut configuration) = (seed, Configuration::START);
     let daemon = cloud.daemon.pid();
     for gentle in [true, false] {

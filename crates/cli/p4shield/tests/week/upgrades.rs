@@ -2,7 +2,7 @@
 
 use crate::cloud::{Cloud, ONE, usable};
 use crate::configuration::{Attachment, Configuration};
-use crate::number;
+use p4shield_need::extent;
 use p4shield_testbed::{OpenVswitch, wait_until};
 use serde_json::Value;
 use std::sync::PoisonError;
@@ -66,7 +66,7 @@ pub(crate) fn runs(pid: i64) -> bool {
 fn replacements(attachment: Attachment) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cloud = Cloud::start(attachment, &Configuration::START);
-    let times = number("P4SHIELD_KILLS", 5);
+    let times = extent(3, 50);
     // A machine that is busy with other work loses pings without the daemon's doing.
     let mut attempts = (0..3).map(|_| {
         let phase = cloud.replace_daemon_often(times);

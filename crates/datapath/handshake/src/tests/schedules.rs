@@ -1,19 +1,17 @@
 //! Random schedules of a hostile host.
 //!
-//! `P4SHIELD_SCHEDULES` is the number of schedules (10^6 takes minutes); each plays with parties of its own.
-//! Most use a small group in place of Curve25519, which makes them cheap; hash, cipher and state machines are
-//! the product's. Every hundredth uses Curve25519.
+//! Each plays with parties of its own. Most use a small group in place of Curve25519, which makes them cheap;
+//! hash, cipher and state machines are the product's. Every hundredth uses Curve25519.
 
 use super::world::{Counts, World};
 use crate::crypto::Curve;
 use crate::hole::Hole;
 
-const DEFAULT: u64 = 50_000;
 /// Moves of a schedule.
 const MOVES: usize = 90;
 
 fn schedules() -> u64 {
-    std::env::var("P4SHIELD_SCHEDULES").map_or(DEFAULT, |text| text.parse().expect("a number of schedules"))
+    p4shield_need::extent(20_000, 1_000_000)
 }
 
 fn search(seeds: impl Iterator<Item = u64>, hole: Hole) -> Result<Counts, String> {

@@ -21,9 +21,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_new_switch_is_served_by_adopted_p4_vms", new_switch),
 ];
 
-/// How often a test kills or upgrades the daemon: `P4SHIELD_KILLS`.
+/// How often a test kills or upgrades the daemon.
 pub(crate) fn rounds() -> u32 {
-    std::env::var("P4SHIELD_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(4)
+    p4shield_need::extent(3, 50)
 }
 
 fn pids(status: &Status) -> Vec<i32> {

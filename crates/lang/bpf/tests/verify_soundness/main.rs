@@ -7,7 +7,7 @@
 //! them, so each verification runs in a child with limits. The test has its own harness, because a zygote
 //! is forked from a process with one thread.
 //!
-//! `P4SHIELD_VERIFY_PROGRAMS` and `P4SHIELD_SEED` select more and other programs.
+//! `P4SHIELD_EFFORT` and `P4SHIELD_SEED` select more and other programs.
 
 #![allow(clippy::print_stdout, reason = "the test has its own harness")]
 
@@ -42,15 +42,9 @@ fn find_violation(verified: &Verified, r: &mut Random) -> Option<Stop> {
     })
 }
 
-/// Number of generated programs by default.
-const PROGRAMS: u64 = 1500;
-
-fn environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
 fn main() {
-    let (n, seed) = (environment("P4SHIELD_VERIFY_PROGRAMS", PROGRAMS), environment("P4SHIELD_SEED", 1));
+    let n = p4shield_need::extent(600, 15_000);
+    let seed = std::env::var("P4SHIELD_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
     let budget = Budget { cpu: Duration::from_secs(1), ..Budget::default() };
     let mut verifier = Isolated::spawn().expect("this process has one thread");
     let (mut accepted, mut endless) = (0, 0);

@@ -221,7 +221,8 @@ fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
 
 /// Number of random programs; `PROPTEST_CASES` sets another.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
+    std::env::var("PROPTEST_CASES")
+        .map_or(p4shield_need::extent(25, 500), |n| n.parse().expect("a number of cases"))
 }
 
 proptest! {

@@ -4,8 +4,6 @@
 //! The auditor loses it if a packet was treated otherwise than the expected program says, and the audit
 //! ends as if every packet that arrived had gone through it. It also loses if it accuses a cloud that
 //! only lost, delayed or reordered packets.
-//!
-//! `P4SHIELD_MOVES` sets the number of moves; by default they take a few seconds.
 
 use super::super::finding::{Finding, exit_code, exit_code_of};
 use super::game::{Game, Hole, Move};
@@ -13,8 +11,9 @@ use super::game::{Game, Hole, Move};
 /// Most moves of a game.
 const LONGEST: u64 = 12;
 
+/// Moves of a search; the others derive theirs from it.
 fn moves() -> u64 {
-    std::env::var("P4SHIELD_MOVES").ok().and_then(|n| n.parse().ok()).unwrap_or(250)
+    p4shield_need::extent(250, 5_000)
 }
 
 fn random(seed: &mut u64, below: u64) -> u64 {

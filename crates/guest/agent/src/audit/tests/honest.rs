@@ -170,9 +170,9 @@ fn many_packets_without_a_digest_accuse_no_cloud() {
     }
 }
 
-/// Seconds of simulated time of each direction; `P4SHIELD_SECONDS` sets them.
+/// Seconds of simulated time of each direction.
 fn seconds() -> u64 {
-    std::env::var("P4SHIELD_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(160)
+    p4shield_need::extent(80, 2_000)
 }
 
 /// Losses on both sides of the P4 VM, delays, reordering, packets that the network repeats, and P4 VMs that

@@ -332,12 +332,9 @@ fn text(linked: &Linked) -> String {
     out
 }
 
-/// Number of compared programs, unless `P4SHIELD_VERIFY_PROGRAMS` sets another.
-const PROGRAMS: usize = 200;
-
 #[test]
 fn the_analysis_covers_the_values_of_a_run() {
-    let n = std::env::var("P4SHIELD_VERIFY_PROGRAMS").ok().and_then(|v| v.parse().ok()).unwrap_or(PROGRAMS);
+    let n = p4shield_need::extent(200, 5_000);
     let seed = std::env::var("P4SHIELD_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
     for i in 0..n {
         let mut r = Random::new(seed + i as u64);

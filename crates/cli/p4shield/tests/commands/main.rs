@@ -1,0 +1,17 @@
+//! Commands that need no switch.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attach;
+mod bundle;
+mod cli;
+mod docs;
+mod functions;
+mod handshake;
+mod input;
+mod keys;
+mod logs;
+mod policy;
+mod program_state;
+mod wrong;

@@ -1,0 +1,7 @@
+//! The channel and its memory, with honest and hostile ends.
+
+mod ends;
+mod fuzzing;
+mod handshake_page;
+mod memory;
+mod packets;

@@ -1,0 +1,20 @@
+//! The compiler: what programs do, what it refuses and how, and the descriptions that it writes.
+
+mod arithmetic;
+mod common;
+mod control_names;
+mod explain;
+mod features;
+mod functions;
+mod fuzz;
+mod golden;
+mod hostile;
+mod layout;
+mod multicast;
+mod p4info;
+mod programs;
+mod refusals;
+mod schema;
+mod semantics;
+mod varbit;
+mod warnings;

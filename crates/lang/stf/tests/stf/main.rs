@@ -1,0 +1,4 @@
+//! Scripts of the Simple Test Framework.
+
+mod fuzz;
+mod programs;

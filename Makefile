@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 DIST := $(TARGET)/dist
 PRODUCT := -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk -p p4shield-attach-inline
 
-.PHONY: help setup build build-dev dist demo check test lint bench install uninstall deb clean
+.PHONY: help setup build build-dev dist demo check test soak lint bench install uninstall deb clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,10 @@ build: setup ## Build the release binary, the libraries that switches load, and 
 	cargo build --release --locked $(PRODUCT)
 	scripts/p4vm.sh "$(RELEASE)/static"
 
-build-dev: build
-	cargo build --release --locked -p p4shield-dev
+# One call of cargo for both: separate ones would compile the crates that they share with different features.
+build-dev: setup
+	@echo "make: compiling the release binaries (the first time about 460 crates, 5 to 10 minutes on 2 cores)"
+	cargo build --release --locked $(PRODUCT) -p p4shield-dev
 
 dist: setup ## Build what `make install` and `make deb` install
 	cargo build --profile dist --locked $(PRODUCT)
@@ -35,6 +37,9 @@ check: setup ## Check what every commit has to pass: format, subjects, the tree'
 
 test: setup ## Run every test
 	scripts/test.sh
+
+soak: setup ## Run every test, with long campaigns of random inputs, kills and changes
+	P4SHIELD_EFFORT=full scripts/test.sh
 
 lint: setup ## Check the same, and documentation, fuzz targets and dependencies
 	scripts/lint.sh

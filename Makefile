@@ -22,7 +22,7 @@ build: setup ## Build the release binary, the libraries that switches load, and 
 
 # One call of cargo for both: separate ones would compile the crates that they share with different features.
 build-dev: setup
-	@echo "make: compiling the release binaries (the first time about 460 crates, 5 to 10 minutes on 2 cores)"
+	@echo "make: compiling what is not compiled yet of 340 crates; all of them take about 7 minutes on 2 cores"
 	cargo build --release --locked $(PRODUCT) -p p4shield-dev
 
 dist: setup ## Build what `make install` and `make deb` install
@@ -30,6 +30,7 @@ dist: setup ## Build what `make install` and `make deb` install
 	scripts/p4vm.sh "$(DIST)/static" dist
 
 demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm")
+	@echo "make: running the demonstration"
 	$(RELEASE)/p4shield-dev demo $(DEMO)
 
 check: setup ## Check what every commit has to pass: format, subjects, the tree's rules, clippy

@@ -3,6 +3,7 @@
 use crate::qmp::QmpError;
 use p4shield_control::SocketError;
 use p4shield_line::FrameError;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why the process ended.
@@ -14,6 +15,15 @@ pub enum VmmError {
         "standard input is not a control socket; do not start `p4shield vmm` by hand, use `p4shield run`"
     )]
     NoSocket,
+    /// A file of the image cannot be opened.
+    #[error("cannot open {}; build the image again (`p4shield image build`)", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
     /// QEMU's channels cannot be created.
     #[error("cannot create QEMU's channels")]
     Descriptors(#[source] std::io::Error),

@@ -11,10 +11,11 @@ use crate::error::VmmError;
 use rustix::io::FdFlags;
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// QEMU, and this process's ends of its channels.
@@ -38,13 +39,28 @@ pub(crate) fn launch(machine: &Machine, uid: u32) -> Result<Launched, VmmError> 
     }
     let [console_fd, messages_fd, rings_fd, qmp_fd] = theirs.map(AsRawFd::as_raw_fd);
     let lines = Lines { console: console_fd, messages: messages_fd, rings: rings_fd, qmp: qmp_fd };
+    let (kernel, initramfs) = (inherited(&machine.kernel)?, inherited(&machine.initramfs)?);
+    let machine = Machine { kernel: path_of(&kernel), initramfs: path_of(&initramfs), ..machine.clone() };
     let mut command = Command::new("unshare");
-    command.args(confinement(machine, uid)).arg(&machine.qemu).args(arguments(machine, &lines));
+    command.args(confinement(&machine, uid)).arg(&machine.qemu).args(arguments(&machine, &lines));
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let child =
         command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })?;
     Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })
+}
+
+/// Opens a file of the image for QEMU, whose user may not be able to: a home folder, for example, is closed.
+fn inherited(path: &Path) -> Result<File, VmmError> {
+    let failed = |source| VmmError::Image { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    rustix::io::fcntl_setfd(&file, FdFlags::empty()).map_err(|e| failed(e.into()))?;
+    Ok(file)
+}
+
+/// Returns the path at which the process that inherits a file opens it.
+fn path_of(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Returns the arguments of `unshare` and `setpriv` in front of QEMU's.

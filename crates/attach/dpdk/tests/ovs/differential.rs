@@ -170,7 +170,7 @@ fn whatever_the_switch_delivers_to_a_vm_was_judged() {
     if !usable(OpenVswitch::usable()) {
         return;
     }
-    let count = extent(150_000, 1_000_000);
+    let count = extent(60_000, 1_000_000);
     let frames = frames(count);
     let run = |fail: &str, is_loaded: bool| {
         let cloud = cloud(fail);

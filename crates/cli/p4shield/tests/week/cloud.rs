@@ -8,6 +8,8 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -71,7 +73,9 @@ impl Cloud {
         let config = at("p4shield.toml");
         std::fs::write(&config, configuration.text(attachment)).unwrap();
         if configuration.machine {
-            std::os::unix::fs::symlink(p4vm_image().unwrap(), at("image")).unwrap();
+            // As in root's home: the user of the virtual machine cannot enter the folder.
+            DirBuilder::new().mode(0o700).create(at("closed")).unwrap();
+            std::os::unix::fs::symlink(p4vm_image().unwrap(), at("closed/image")).unwrap();
         }
         let host = NetNs::create("week").unwrap();
         let machines = MACHINES.iter().map(|m| machine(&host, m, attachment)).collect();

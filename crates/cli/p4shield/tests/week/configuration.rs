@@ -92,7 +92,7 @@ impl Configuration {
             "attachment = \"{}\"\n[daemon]\nsocket = \"p4shield.sock\"\nattach_socket = \"attach.sock\"\n",
             attachment.name()
         );
-        text += "[machine]\nimage = \"image\"\n";
+        text += "[machine]\nimage = \"closed/image\"\n";
         text += &tenant("bob", "");
         text += &vm("db", "\"10.9.6.3\"", 0);
         let compartment = if self.machine { "compartment = \"vm\"\nmemory = \"256MiB\"\n" } else { "" };

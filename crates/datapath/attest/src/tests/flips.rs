@@ -44,8 +44,10 @@ fn one_bit(place: usize) -> Vec<u8> {
     vec![1 << (place % 8)]
 }
 
+/// All bits, too: of each eighth byte, or of all with `P4SHIELD_EFFORT=full`.
 fn one_bit_and_all(place: usize) -> Vec<u8> {
-    vec![1 << (place % 8), u8::MAX]
+    let all = place.is_multiple_of(p4shield_need::extent(8, 1)).then_some(u8::MAX);
+    one_bit(place).into_iter().chain(all).collect()
 }
 
 #[test]

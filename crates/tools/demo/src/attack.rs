@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use p4shield_frame::ipv4;
 use p4shield_testbed::NetNs;
@@ -31,11 +32,10 @@ pub(crate) fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
     })
 }
 
-/// Replays old information: overwrites a page with an earlier copy, repeatedly for `time`.
-pub(crate) fn replay(page: &Path, earlier: &[u8], time: Duration) -> io::Result<()> {
+/// Replays old information: overwrites a page with an earlier copy, repeatedly until `is_over`.
+pub(crate) fn replay(page: &Path, earlier: &[u8], is_over: &AtomicBool) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(page)?;
-    let end = Instant::now() + time;
-    while Instant::now() < end {
+    while !is_over.load(Ordering::Relaxed) {
         file.write_all_at(earlier, 0)?;
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -54,6 +54,8 @@ const MACHINE: [[&str; 2]; 3] = [
     ["deadline = \"50ms\"", "deadline = \"200ms\"\nmemory = \"256MiB\""],
     ["age_limit = \"300ms\"", "age_limit = \"1s\""],
 ];
+/// The age limits of the configuration: of a process, of a virtual machine.
+const AGE_LIMIT: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1)];
 /// Seconds for the daemon to replace a killed P4 VM: a process, a virtual machine.
 const REPLACEMENT: [u64; 2] = [10, 120];
 /// Established connections, kept over the whole run.
@@ -290,13 +292,20 @@ impl<'a> Stage<'a> {
         let page = self.product.at("vm.info");
         let earlier = std::fs::read(&page).context("cannot read the info page")?;
         let before = self.info("replayed");
-        let seconds = if self.options.quick { 4 } else { 10 };
-        let attack =
-            std::thread::spawn(move || attack::replay(&page, &earlier, Duration::from_secs(seconds)));
-        self.fill()?;
-        let seen = self.watch("replay", 6)?;
-        let replay = attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+        let is_over = AtomicBool::new(false);
+        let (seen, replay) = std::thread::scope(|scope| {
+            let attack = scope.spawn(|| attack::replay(&page, &earlier, &is_over));
+            let seen = self.fill().and_then(|()| {
+                // The last information from before the attack counts until then.
+                std::thread::sleep(AGE_LIMIT[usize::from(self.options.image.is_some())]);
+                self.settle()?;
+                self.watch("replay", 6)
+            });
+            is_over.store(true, Ordering::Relaxed);
+            (seen, attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
+        });
         replay.context("cannot write the info page")?;
+        let seen = seen?;
         let replayed = self.info("replayed") - before;
         self.claim(
             "the P4 VM detects replayed information",

@@ -16,8 +16,7 @@ scripts/check.sh
 cargo test --quiet --locked -p p4shield-lint --test public_api
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 # The fuzz targets are a workspace of their own; this only compiles them.
-(cd fuzz && CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-../target}")/fuzz RUSTFLAGS="--cfg fuzzing" \
-  cargo check --quiet --locked --bins)
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} cargo check --quiet --locked --bins --manifest-path fuzz/Cargo.toml
 
 tool cargo-machete 0.9.2
 cargo machete --skip-target-dir

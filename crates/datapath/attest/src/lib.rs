@@ -25,7 +25,7 @@ mod attester;
 mod claims;
 mod configfs;
 mod evidence;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod policy;
 mod refusal;

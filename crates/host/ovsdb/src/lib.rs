@@ -16,7 +16,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod message;
 mod monitor;

@@ -95,6 +95,13 @@ pub fn usable() -> std::result::Result<(), String> {
     process::find("ip").map(drop).ok_or_else(|| "the command `ip` (package iproute2) is missing".into())
 }
 
+/// Checks whether a process accepts connections on the UNIX stream socket at `path`. Its file exists from
+/// bind(2) on, before listen(2): a connection between the two is refused.
+#[must_use]
+pub fn listens(path: &std::path::Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
+}
+
 /// Waits until `done` returns true, polling every 10 ms.
 ///
 /// # Errors
@@ -108,4 +115,22 @@ pub fn wait_until(what: &str, seconds: u64, mut done: impl FnMut() -> bool) -> R
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    use super::{leftover, listens};
+
+    #[test]
+    fn a_bound_socket_listens_only_after_listen() {
+        let folder = leftover::folder("listens").unwrap();
+        let path = folder.path().join("socket");
+        let server = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&server, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert!(path.exists() && !listens(&path));
+        listen(&server, 1).unwrap();
+        assert!(listens(&path));
+    }
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::leftover::folder;
 use crate::process::{Guarded, find, last_lines, run};
-use crate::{Error, NetNs, Result, wait_until};
+use crate::{Error, NetNs, Result, listens, wait_until};
 
 /// Time limit of `ovs-vsctl` and `ovs-appctl` in seconds: long enough for a loaded machine, and a hung switch
 /// does not hang a test.
@@ -44,7 +44,7 @@ impl Database {
         c.arg(at("conf.db")).arg(format!("--remote=punix:{}", at("db.sock")));
         c.args(["--no-chdir", &format!("--unixctl={}", at("ovsdb.ctl"))]);
         let database = Self { _server: Guarded::spawn(&mut c)?, dir };
-        wait_until("start of ovsdb-server", 30, || database.socket().exists())?;
+        wait_until("start of ovsdb-server", 30, || listens(&database.socket()))?;
         database.vsctl(&["--no-wait", "init"])?;
         Ok(database)
     }

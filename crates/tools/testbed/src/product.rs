@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{last_lines, product};
-use crate::{Error, Guarded, NetNs, Result, leftover, process, wait_until};
+use crate::{Error, Guarded, NetNs, Result, leftover, listens, process, wait_until};
 
 /// Seconds in which a part must start on a loaded machine.
 const PATIENCE: u64 = 60;
@@ -93,7 +93,7 @@ impl Product {
         agent.arg("--info-page").arg(self.at("vm.info")).arg("--state").arg(self.at("agent.epoch"));
         agent.arg("--socket").arg(self.at("agent.sock"));
         let agent = spawn(self.folder.path(), &mut agent, "agent")?;
-        let published = || self.at("agent.sock").exists();
+        let published = || listens(&self.at("agent.sock"));
         self.await_part("first publication of the agent", "agent", published)?;
         Ok(agent)
     }

@@ -12,7 +12,9 @@ export PATH="$HOME/.cargo/bin:$PATH"
 host=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-$PWD/target}/p4vm
 # A static program cannot look up `getrandom` by name, and the crate would open /dev/urandom instead, which does not exist.
-flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
+# The program and its heap, which the kernel places up to 1 GiB behind it at random, lie above the addresses of machine
+# code (p4shield_bpf::CODE_AREA): otherwise one P4 VM in 16 would not start.
+flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols -C link-arg=-Wl,--image-base=0x20000000
   --cfg 'getrandom_backend="linux_getrandom"')
 # The wrapper adds what depends on the paths. In RUSTFLAGS it would become a part of the names of crates, and libraries that
 # are compiled already would be compiled again in another checkout.

@@ -1,6 +1,8 @@
 //! The image of P4 VMs in virtual machines, as an operator builds it.
 
 use crate::common::{code, p4shield, stderr, stdout};
+use object::{Object, ObjectSegment};
+use p4shield_bpf::CODE_AREA;
 use p4shield_need::extent;
 use p4shield_testbed::guest::{p4vm_image, p4vm_program};
 use p4shield_testbed::{Guest, leftover, process};
@@ -45,6 +47,19 @@ fn the_program_is_the_same_whatever_the_path() {
     process::run(process::forget_cargo(&mut build)).unwrap();
     let [ours, theirs] = [program, folder.path().join("out/p4vm")].map(|p| std::fs::read(p).unwrap());
     assert!(ours == theirs, "the program contains something of the path");
+}
+
+/// The kernel places the heap behind the program, at random.
+#[test]
+fn program_and_heap_lie_above_the_machine_code() {
+    if !usable() {
+        return;
+    }
+    let program = std::fs::read(p4vm_program().unwrap()).unwrap();
+    let file = object::File::parse(&*program).unwrap();
+    assert_eq!(file.kind(), object::ObjectKind::Executable, "it has fixed addresses");
+    let lowest = file.segments().map(|segment| segment.address()).min().unwrap();
+    assert!(lowest >= CODE_AREA.end as u64, "{lowest:#x}");
 }
 
 #[test]

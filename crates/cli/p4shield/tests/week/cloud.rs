@@ -104,7 +104,7 @@ impl Cloud {
     }
 
     pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> bool) {
-        wait_until(what, 60, done).unwrap_or_else(|e| {
+        wait_until(what, 180, done).unwrap_or_else(|e| {
             let log = std::fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
             let said = if let Carrier::Ovs(switch) = &self.carrier { switch.log() } else { String::new() };
             let log = process::last_lines(&log, 20);

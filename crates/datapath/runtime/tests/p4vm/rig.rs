@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Far longer than any step takes, so that a test that hangs ends.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) const KEY: [u8; 32] = [0x5a; 32];
 pub(crate) const INGRESS: ProgramSlot = ProgramSlot::new(0, Direction::Ingress);

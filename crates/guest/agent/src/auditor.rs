@@ -97,10 +97,11 @@ impl std::fmt::Display for Event {
                         write!(f, "{name}: not audited")?;
                         continue;
                     };
-                    let state = match (s.suspicious, s.aligned) {
-                        (true, _) => "examining a difference",
-                        (false, true) => "no packet bypassed the P4 VM",
-                        (false, false) => "not certain yet",
+                    let state = match s {
+                        DirectionStatus { suspicious: true, .. } => "examining a difference",
+                        DirectionStatus { has_findings: true, .. } => "there are findings",
+                        DirectionStatus { aligned: true, .. } => "no packet bypassed the P4 VM",
+                        _ => "not certain yet",
                     };
                     write!(f, "{name}: {state} ({} seen, {} compared", s.interface.packets, s.verified)?;
                     write!(f, ", {} lost, {} others)", s.lost, s.interface.others)?;
@@ -260,6 +261,15 @@ mod tests {
         assert_eq!((&shape["finding"], &shape["direction"]), (&"other_program".into(), &"egress".into()));
         assert_eq!(shape["digest"], "ab".repeat(32));
         assert_eq!(json(&Event::Found(Finding::Replugged))["finding"], "replugged");
+    }
+
+    #[test]
+    fn the_status_line_does_not_contradict_findings() {
+        let said = |status| Event::Standing(AuditStatus { ingress: Some(status), egress: None }).to_string();
+        let good = DirectionStatus { aligned: true, ..DirectionStatus::default() };
+        assert!(said(good).starts_with("ingress: no packet bypassed the P4 VM ("));
+        let found = DirectionStatus { has_findings: true, ..good };
+        assert!(said(found).starts_with("ingress: there are findings ("));
     }
 
     #[test]

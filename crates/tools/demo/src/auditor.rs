@@ -96,6 +96,8 @@ fn standing(value: &Value) -> String {
     let both = |key: &str| [&value["ingress"][key], &value["egress"][key]];
     if both("suspicious").iter().any(|v| **v == true) {
         "checking a difference".into()
+    } else if both("has_findings").iter().any(|v| **v == true) {
+        "findings above".into()
     } else if both("aligned").iter().all(|v| **v == true) {
         let compared: u64 = both("verified").iter().filter_map(|v| v.as_u64()).sum();
         format!("every packet went through ({compared} compared)")

@@ -39,7 +39,8 @@ use p4shield_console::{Exit, output, signals};
 /// stopped or is late, 16 the P4 VM restarted, 17 no finding and no proof, 18 the P4 VM refused forged
 /// or replayed information of this VM, 19 another program judged, 20 no program judged, 21 a
 /// replacement was not announced, 22 the header copies are too short, 23 the interface was plugged
-/// anew, 24 packets passed while no tap was attached, 25 the tap moved, 26 too few packets were compared.
+/// anew, 24 packets passed while no tap was attached, 25 the tap moved, 26 too few packets were compared, 27
+/// no packet arrived that could be verified.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

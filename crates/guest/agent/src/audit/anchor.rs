@@ -1,9 +1,11 @@
 //! Where a record ends among the packets of the interface, when the comparison does not know it: at the
 //! start of the audit, after a restart of the P4 VM, and after a stretch with too many differences.
 
+use p4shield_abi::Direction;
+
 use super::Report;
 use super::finding::Finding;
-use super::items::{Anchor, ItemAudit, OVERLAP, Record};
+use super::items::{Anchor, Doubt, ItemAudit, OVERLAP, Record, Stretch};
 use super::peel::differences;
 
 /// Distance of places that are tried first in a long range. Half of it differs at most, on both ends of an
@@ -22,7 +24,7 @@ const FEW_EQUAL: usize = 16;
 
 /// Most places that are tried one by one where packets are equal: far from the right place, they may differ
 /// as little as next to it.
-const MOST_PLACES: u64 = 1024;
+const MOST_PLACES: u64 = 4096;
 
 /// Looks for the place of the oldest waiting record. Returns whether there is progress.
 pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
@@ -32,7 +34,7 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
     audit.follow_key();
     let grace = audit.limits.grace_ns;
     // Earlier records may lack packets that passed the interface just before the audit counted there.
-    if !audit.was_anchored {
+    if audit.begun_at.is_none() && audit.stretch.is_none() {
         let begin = audit.started.unwrap_or(now).saturating_add(grace);
         let early = audit.records.partition_point(|r| r.at < begin && !r.is_restart && r.rekeyed.is_none());
         audit.records.drain(..early);
@@ -51,26 +53,75 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
             audit.records.pop_front();
             return true;
         }
+        // Packets of the records before this one, which are not compared, may still arrive.
+        let overtaken = Doubt { accuses: true, left: OVERLAP, until: high };
         let found = search(audit, first, second, low, high);
-        if found.is_none() && are_equal(audit, low, high) {
-            // Equal packets have no place among each other, and need none.
-            audit.early = audit.early.max(high);
+        if let Some((_, doubt)) = found {
+            audit.doubts = [Some(overtaken), doubt].into_iter().flatten().collect();
         }
-        (found, true)
+        (found.map(|(place, _)| place), true)
     };
+    let place = place.or_else(|| among_equals(audit, low, high));
     let Some(record) = audit.records.pop_front() else { return false };
     if let Some(place) = place {
         close_stretch(audit, now, record.packets, place, out);
         audit.anchor = Some(Anchor { record, place, fresh });
-        audit.was_anchored = true;
+        audit.begun_at.get_or_insert(place);
+    } else if audit.stretch.is_none() {
+        // From here on the numbers are compared. The record ends somewhere between `low` and `high`.
+        audit.stretch = Some(Stretch {
+            packets: record.packets,
+            place: high.into(),
+            slack: high - low + TIED,
+            from: low,
+            counted_to: low,
+            since: now,
+            is_restart: false,
+        });
     }
     true
 }
 
-/// Returns the only place of `first` in a range at which the packets between both records differ least.
+/// Returns a place between `low` and `high` if the packets there are equal. They have no place among each
+/// other, so it is the one that the numbers demand. Where these are unknown, at the start of the audit, it is
+/// the one from which an honest cloud can only seem to lose packets; as many of these are no loss.
+fn among_equals(audit: &mut ItemAudit, low: u64, high: u64) -> Option<u64> {
+    let mut items = audit.items(low, high);
+    let first = items.next().filter(|first| *first != 0)?;
+    if !items.all(|item| item == first) {
+        return None;
+    }
+    drop(items);
+    if let Some(demanded) = demanded(audit, audit.records.front()?, high) {
+        let left = audit.stretch.as_ref().map_or(0, |s| s.slack);
+        audit.doubts = vec![Doubt { accuses: false, left, until: u64::MAX }];
+        return Some(demanded.clamp(low, high));
+    }
+    audit.doubts = vec![Doubt { accuses: false, left: high - low, until: u64::MAX }];
+    Some(if audit.direction == Direction::Ingress { high } else { low })
+}
+
+/// Returns the place of a record that the numbers of the stretch demand if no packet was lost or bypassed.
+/// Where they are known up to some slack only, it is the one that accuses no one.
+fn demanded(audit: &ItemAudit, record: &Record, high: u64) -> Option<u64> {
+    let stretch = audit.stretch.as_ref().filter(|s| !s.is_restart)?;
+    let slack = if audit.direction == Direction::Ingress { 0 } else { stretch.slack };
+    let late = audit.arrived_late(stretch.from, high);
+    let judged = i128::from(record.packets) - i128::from(stretch.packets);
+    u64::try_from(stretch.place - i128::from(slack) + i128::from(late) + judged).ok()
+}
+
+/// Returns the only place of `first` in a range at which the packets between both records differ least, and
+/// the doubt that remains.
 /// Where the number of packets up to there accuses no one, at the start and after a restart, it may be one of
 /// a few neighbours.
-fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u64) -> Option<u64> {
+fn search(
+    audit: &ItemAudit,
+    first: &Record,
+    second: &Record,
+    low: u64,
+    high: u64,
+) -> Option<(u64, Option<Doubt>)> {
     let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0 && !second.is_restart)?;
     let high = high.min(audit.count().saturating_sub(judged)).max(low);
     let distinct = are_distinct(audit, low, high);
@@ -85,10 +136,22 @@ fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u6
         found = best(low.max(place.saturating_sub(step)), high.min(place + step), 1)?;
     }
     let (different, place, last) = found;
+    if !distinct
+        && let Some(demanded) = demanded(audit, first, high).filter(|n| (low..=high).contains(n))
+        && let Some((more, ..)) = best(demanded, demanded, 1)
+        && more <= different + demanded.abs_diff(place)
+        && more * MOST_DIFFERENT <= judged
+    {
+        // Among packets of few kinds, losses make another place look better by as many packets.
+        let left = audit.stretch.as_ref().map_or(0, |s| s.slack);
+        return Some((demanded, Some(Doubt { accuses: false, left, until: u64::MAX })));
+    }
+    // Where packets equal others, each that differs may have moved the place by one.
+    let doubt = (!distinct).then_some(Doubt { accuses: true, left: different.min(TIED), until: u64::MAX });
     // Equal packets hide which of two places is right, also from what follows.
-    let accuses = audit.stretch.as_ref().is_some_and(|s| !s.is_restart);
+    let accuses = audit.stretch.as_ref().is_some_and(|s| !s.is_restart && s.slack == 0);
     let tied = if accuses || !distinct { 0 } else { TIED };
-    (last - place <= tied && different * MOST_DIFFERENT <= judged).then_some(place)
+    (last - place <= tied && different * MOST_DIFFERENT <= judged).then_some((place, doubt))
 }
 
 /// Returns whether few packets of a range have another's digest.
@@ -97,12 +160,6 @@ fn are_distinct(audit: &ItemAudit, low: u64, high: u64) -> bool {
     items.sort_unstable();
     let equal = items.windows(2).filter(|pair| pair[0] == pair[1]).count();
     equal * FEW_EQUAL <= items.len()
-}
-
-/// Returns whether the packets of a range have the same digest.
-fn are_equal(audit: &ItemAudit, low: u64, high: u64) -> bool {
-    let mut items = audit.items(low, high);
-    items.next().is_some_and(|first| first != 0 && items.all(|item| item == first))
 }
 
 /// Returns the least number of differing packets, and the first and the last place that has it.
@@ -147,9 +204,12 @@ fn close_stretch(audit: &mut ItemAudit, now: u64, packets: u64, place: u64, out:
         let early = audit.early.min(place);
         return audit.ledger.uncompared(place - early);
     };
-    let uncompared = place.saturating_sub(stretch.counted_to);
+    let uncompared = place.saturating_sub(stretch.counted_to.max(audit.early));
+    let late = audit.arrived_late(stretch.from, place);
+    audit.forget_late(stretch.from, place);
     let judged = i128::from(packets) - i128::from(stretch.packets);
-    let surplus = i128::from(place) - stretch.place - judged;
+    let surplus = i128::from(place) - i128::from(late) - stretch.place - judged;
+    let surplus = if surplus < 0 { (surplus + i128::from(stretch.slack)).min(0) } else { surplus };
     let amount = u64::try_from(surplus.unsigned_abs()).unwrap_or(u64::MAX);
     // Packets around a restart are a finding of their own.
     let unaccounted = if stretch.is_restart && surplus > 0 { amount } else { 0 };
@@ -176,12 +236,15 @@ pub(super) fn report_long_stretch(audit: &mut ItemAudit, now: u64, conclude: boo
         return;
     }
     let judged = |record: &Record| i128::from(record.packets) - i128::from(stretch.packets);
-    let certain = |r: &Record| i128::from(audit.sample(r.at.checked_sub(grace))) - stretch.place - judged(r);
+    let late = i128::from(audit.arrived_late(stretch.from, count));
+    let certain =
+        |r: &Record| i128::from(audit.sample(r.at.checked_sub(grace))) - late - stretch.place - judged(r);
     let surplus = audit.records.back().map_or(0, certain);
-    let arrived = i128::from(count) - stretch.place;
+    let arrived = i128::from(count) - late - stretch.place + i128::from(stretch.slack);
     let due = audit.records.iter().rev().find(|r| r.at.saturating_add(grace) <= now);
     let missing = due.map_or(0, |r| judged(r) - arrived);
-    let (is_restart, uncounted) = (stretch.is_restart, count.saturating_sub(stretch.counted_to));
+    let (is_restart, uncounted) =
+        (stretch.is_restart, count.saturating_sub(stretch.counted_to.max(audit.early)));
     let amount = |n: i128| u64::try_from(n.max(0)).unwrap_or(u64::MAX);
     if let Some(stretch) = &mut audit.stretch {
         stretch.counted_to = stretch.counted_to.max(count);

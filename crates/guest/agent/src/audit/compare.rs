@@ -23,8 +23,9 @@ impl ItemAudit {
         self.report_undigested(&counts, out);
         self.counts = counts;
         self.follow(histories, counts.packets);
-        if now.saturating_sub(*self.started.get_or_insert(now)) <= START_GRACES * self.limits.grace_ns {
-            self.early = self.count();
+        let elapsed = now.saturating_sub(*self.started.get_or_insert(now));
+        if self.begun_at.is_none() && elapsed <= START_GRACES * self.limits.grace_ns {
+            (self.early, self.early_ns) = (self.count(), elapsed);
         }
         self.samples.push_back((now, self.count()));
         let horizon = now.saturating_sub(self.limits.patience_ns.max(4 * self.limits.grace_ns));
@@ -45,9 +46,11 @@ impl ItemAudit {
     pub(super) fn conclude(&mut self, out: &mut Report) {
         let now = self.samples.back().map_or(0, |s| s.0);
         self.expire(now);
+        // What still waits was not found in a record, and too young to be one too many.
+        self.ledger.not_compared_after_all(self.unjudged.drain(..).count() as u64);
         anchor::report_long_stretch(self, now, true);
         self.ledger.tick(now, self.counts.packets, true, out);
-        if !self.was_anchored {
+        if self.begun_at.is_none() {
             out.findings.push(Finding::Unproven { direction: self.direction });
         }
     }

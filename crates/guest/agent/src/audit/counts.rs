@@ -260,6 +260,10 @@ impl CountAudit {
             verified: 0,
             uncompared: self.counts.packets,
             lost: self.ledger.lost(),
+            late: self.ledger.late(),
+            unaudited: 0,
+            unaudited_ms: 0,
+            has_findings: false,
             aligned: self.accounted.is_some() && self.exact_offset() == self.accounted,
             suspicious: self.suspicious_since.is_some() || self.ledger.is_open(),
         }

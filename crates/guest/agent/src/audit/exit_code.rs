@@ -37,6 +37,9 @@ pub const TAP_MOVED: u8 = 25;
 /// Fewer packets were compared than expected.
 pub const UNCOMPARED: u8 = 26;
 
+/// There are no findings, and no packet arrived that could be verified.
+pub const NOTHING_SEEN: u8 = 27;
+
 /// All codes of findings, the one that counts most first.
 pub const BY_WEIGHT: [u8; 17] = [
     BYPASSED,

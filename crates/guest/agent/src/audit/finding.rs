@@ -176,6 +176,25 @@ pub(super) fn direction_name<S: Serializer>(d: &Direction, s: S) -> Result<S::Ok
 }
 
 impl Finding {
+    /// Returns the direction that the finding concerns; `None` for both.
+    #[must_use]
+    pub const fn direction(&self) -> Option<Direction> {
+        match self {
+            Self::Bypassed { direction, .. }
+            | Self::Swapped { direction, .. }
+            | Self::Uncompared { direction, .. }
+            | Self::OtherProgram { direction, .. }
+            | Self::NoProgram { direction, .. }
+            | Self::Unseen { direction, .. }
+            | Self::Unaccounted { direction, .. }
+            | Self::Unrecorded { direction, .. }
+            | Self::Unproven { direction } => Some(*direction),
+            Self::Withheld { .. } => Some(Direction::Ingress),
+            Self::Unjudged { .. } | Self::Invented { .. } => Some(Direction::Egress),
+            _ => None,
+        }
+    }
+
     /// Returns the exit code of the finding.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {

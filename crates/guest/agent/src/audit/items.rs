@@ -21,7 +21,7 @@ const ARRIVALS: usize = 1 << 20;
 pub(super) const OVERLAP: u64 = 64;
 
 /// Losses that are remembered, because a packet that was thought lost may only be late.
-const REMEMBERED: usize = 8_192;
+pub(super) const REMEMBERED: usize = 8_192;
 
 /// Places of a record that are tried: the expected one, and this many on both sides, so far apart.
 const PLACES: i128 = 20;
@@ -48,23 +48,38 @@ pub(super) struct Pending {
     pub(super) item: u64,
     /// When it was read.
     pub(super) at: u64,
+    /// The place of the record before: it arrived later than that.
+    pub(super) after: u64,
 }
 
 /// Packets without a digest. Each stands for a judged packet that seems to be missing.
-struct Undigested {
-    packets: u64,
+pub(super) struct Undigested {
+    pub(super) packets: u64,
     /// When they were read.
-    at: u64,
-    /// Whether they may belong to an earlier record, which was not compared.
-    is_uncertain: bool,
+    pub(super) at: u64,
+    /// The place of the record before.
+    pub(super) after: u64,
+}
+
+/// How many packets may seem to differ only because the records before the place from which the comparison
+/// continued are not compared, or because packets there equal each other.
+#[derive(Clone, Copy)]
+pub(super) struct Doubt {
+    /// Whether such a packet would accuse the cloud; else it would seem to be lost.
+    pub(super) accuses: bool,
+    pub(super) left: u64,
+    /// The number of the last packet at the interface that may be one of them.
+    pub(super) until: u64,
 }
 
 /// Packets that are compared by their number only, since the last comparison with a result.
 pub(super) struct Stretch {
     /// Packets that the P4 VM had judged when it began.
     pub(super) packets: u64,
-    /// Number of the interface's packets that belong to them.
+    /// Number of the interface's packets that belong to them; where it is not known exactly, the most.
     pub(super) place: i128,
+    /// How much smaller that number may be.
+    pub(super) slack: u64,
     /// The newest compared packet of the interface.
     pub(super) from: u64,
     /// Packets of the interface that are booked already.
@@ -104,22 +119,27 @@ pub(super) struct ItemAudit {
     pub(super) counts: Counts,
     /// Packets at the interface that no record contains yet.
     pub(super) unjudged: Vec<Pending>,
-    /// Packets of records that have not reached the interface yet.
-    missing: Vec<Pending>,
+    /// Packets of compared records that have not reached the interface yet.
+    pub(super) missing: Vec<Pending>,
     /// Packets without a digest among those that were compared.
-    undigested: VecDeque<Undigested>,
+    pub(super) undigested: VecDeque<Undigested>,
+    /// How uncertain the place is from which the comparison continued.
+    pub(super) doubts: Vec<Doubt>,
     /// Losses, at the time at which they were taken for such.
-    lost: VecDeque<Pending>,
+    pub(super) lost: VecDeque<Pending>,
     pub(super) ledger: Ledger,
     recorded: u64,
     restarted: bool,
     reported_not_whole: bool,
     pub(super) reported_aligned: bool,
-    pub(super) was_anchored: bool,
     /// Packets at the interface that are no part of the audit, since it was still beginning, and when it
     /// began.
     pub(super) early: u64,
+    /// How long it was beginning.
+    pub(super) early_ns: u64,
     pub(super) started: Option<u64>,
+    /// The first place of a record that was found.
+    pub(super) begun_at: Option<u64>,
 }
 
 impl ItemAudit {
@@ -140,15 +160,17 @@ impl ItemAudit {
             unjudged: Vec::new(),
             missing: Vec::new(),
             undigested: VecDeque::new(),
+            doubts: Vec::new(),
             lost: VecDeque::new(),
             ledger: Ledger::new(direction, limits),
             recorded: 0,
             restarted: false,
             reported_not_whole: false,
             reported_aligned: false,
-            was_anchored: false,
             early: 0,
+            early_ns: 0,
             started: None,
+            begun_at: None,
         }
     }
 
@@ -171,13 +193,7 @@ impl ItemAudit {
 
     /// Begins the stretch between two P4 VMs.
     pub(super) fn begin_restart(&mut self) {
-        let missing = self.missing.len() as i128;
-        if self.anchor.is_some() {
-            self.lose_anchor();
-            if let Some(stretch) = &mut self.stretch {
-                stretch.place += missing;
-            }
-        }
+        self.lose_anchor();
         if let Some(stretch) = &mut self.stretch {
             (stretch.packets, stretch.is_restart) = (0, true);
         }
@@ -187,19 +203,30 @@ impl ItemAudit {
     }
 
     /// Gives the place of the newest compared record up: what follows is not compared until another is found.
+    ///
+    /// Packets of compared records that have not arrived yet are still waited for. Whether packets that
+    /// arrived are in the records that follow can no longer be seen: their number is compared, and they no
+    /// longer count as compared.
     pub(super) fn lose_anchor(&mut self) {
         let Some(anchor) = self.anchor.take() else { return };
+        while !self.missing.is_empty() && self.take_undigested() {
+            self.missing.remove(0);
+        }
         let undigested: u64 = self.undigested.drain(..).map(|u| u.packets).sum();
+        let unjudged = self.unjudged.drain(..).count() as u64;
+        self.ledger.not_compared_after_all(unjudged);
+        // Of packets that equal each other, some may be of an earlier record (ingress) or of a later one.
+        let slack = self.doubts.iter().filter(|d| !d.accuses).map(|d| d.left).sum();
+        let most = if self.direction == Direction::Ingress { 0 } else { slack };
         self.stretch = Some(Stretch {
-            packets: anchor.record.packets.saturating_sub(self.missing.len() as u64),
-            place: i128::from(anchor.place) - self.unjudged.len() as i128 - i128::from(undigested),
+            packets: anchor.record.packets,
+            place: i128::from(anchor.place + most) - i128::from(unjudged) - i128::from(undigested),
+            slack,
             from: anchor.place,
             counted_to: anchor.place,
             since: self.samples.back().map_or(0, |s| s.0),
             is_restart: false,
         });
-        self.unjudged.clear();
-        self.missing.clear();
     }
 
     /// Takes the items of new packets over. Those that the tap overwrote meanwhile have no digest.
@@ -341,19 +368,23 @@ impl ItemAudit {
         let (Some(record), Some(anchor)) = (self.records.pop_front(), self.anchor.take()) else { return };
         let near = |at: u64, item: u64| self.items(at.saturating_sub(OVERLAP), at).any(|i| i == item);
         let near_after = |at: u64, item: u64| self.items(at, at + OVERLAP).any(|i| i == item);
-        let (mut judged_only, mut seen_only) = (Vec::new(), Vec::new());
+        let (mut judged_only, mut seen_only, mut overtaken) = (Vec::new(), Vec::new(), 0);
         for (item, times) in found.into_iter().filter(|(item, _)| *item != 0) {
-            let nearby = anchor.fresh
+            let is_nearby = anchor.fresh
                 && if times > 0 { near(anchor.place, item) } else { near_after(anchor.place, item) };
-            if !nearby {
+            if is_nearby {
+                // Packets that may belong to what was not compared are not compared either.
+                overtaken += times.min(0).unsigned_abs();
+            } else {
                 let list = if times > 0 { &mut judged_only } else { &mut seen_only };
                 list.extend(std::iter::repeat_n(item, times.unsigned_abs() as usize));
             }
         }
         let undigested = self.items(anchor.place, place).filter(|item| *item == 0).count() as u64;
+        self.refresh(now, [anchor.place, place], &seen_only);
         for item in judged_only {
             if !take(&mut self.unjudged, item) {
-                self.missing.push(Pending { item, at: record.at });
+                self.missing.push(Pending { item, at: record.at, after: anchor.place });
             }
         }
         for item in seen_only {
@@ -361,98 +392,18 @@ impl ItemAudit {
             let was_missing = take(&mut self.missing, item)
                 || self.twin(item).is_some_and(|twin| take(&mut self.missing, twin));
             if !was_missing {
-                self.unjudged.push(Pending { item, at: now });
+                self.unjudged.push(Pending { item, at: now, after: anchor.place });
             }
         }
         if undigested > 0 {
-            let is_uncertain = anchor.fresh;
-            self.undigested.push_back(Undigested { packets: undigested, at: now, is_uncertain });
+            self.undigested.push_back(Undigested { packets: undigested, at: now, after: anchor.place });
         }
-        self.ledger.compared(place.saturating_sub(anchor.place).saturating_sub(undigested));
-        self.ledger.uncompared(undigested);
+        let uncompared = undigested + overtaken;
+        self.ledger.compared(place.saturating_sub(anchor.place).saturating_sub(uncompared));
+        self.ledger.uncompared(uncompared);
         self.anchor = Some(Anchor { record, place, fresh: false });
         let overlap = if self.has_twins() { ROTATION_OVERLAP } else { OVERLAP };
         self.forget(place.saturating_sub(overlap));
-    }
-
-    /// Decides about packets that were waited for long enough.
-    pub(super) fn expire(&mut self, now: u64) {
-        let Some(anchor) = &self.anchor else { return };
-        let grace = self.limits.grace_ns;
-        let (compared_to, place) = (anchor.record.at, anchor.place);
-        let expired: Vec<_> =
-            self.unjudged.extract_if(.., |p| p.at.saturating_add(grace) <= compared_to).collect();
-        for p in expired {
-            self.resolve(now, p.item, self.direction == Direction::Ingress);
-        }
-        if self.missing.iter().any(|p| p.at.saturating_add(grace) <= now) {
-            self.expire_missing(now, place);
-        }
-        // Whatever did not stand for a judged packet was not judged. The place of a record is uncertain by
-        // such packets, so they are waited for longer.
-        while let Some(old) = self.undigested.pop_front_if(|u| u.at + 3 * grace <= compared_to) {
-            if !old.is_uncertain {
-                self.ledger.unjudged(now, old.packets, false);
-            }
-        }
-    }
-
-    fn expire_missing(&mut self, now: u64, place: u64) {
-        let grace = self.limits.grace_ns;
-        // Packets that arrived after the newest compared record are late, but not missing.
-        let mut late: Vec<u64> = self.items(place, self.count()).collect();
-        if self.has_twins() {
-            let from = (place.max(self.first) - self.first) as usize;
-            late.extend(self.twins.range(from.min(self.twins.len())..).filter(|twin| **twin != 0));
-        }
-        late.sort_unstable();
-        // So may be those without a digest among them.
-        let mut waiting = late.partition_point(|item| *item == 0);
-        let is_missing = |p: &mut Pending| p.at + grace <= now && late.binary_search(&p.item).is_err();
-        for p in self.missing.extract_if(.., is_missing).collect::<Vec<_>>() {
-            if self.take_undigested() {
-                continue;
-            }
-            if waiting > 0 {
-                waiting -= 1;
-                self.missing.push(p);
-            } else {
-                self.resolve(now, p.item, self.direction == Direction::Egress);
-            }
-        }
-    }
-
-    /// Takes the oldest packet without a digest. Returns whether there is one.
-    fn take_undigested(&mut self) -> bool {
-        let Some(oldest) = self.undigested.front_mut() else { return false };
-        oldest.packets -= 1;
-        if oldest.packets == 0 {
-            self.undigested.pop_front();
-        }
-        true
-    }
-
-    /// Books a packet that one side lacks: as an accusation, unless it was thought lost before, or as a loss.
-    fn resolve(&mut self, now: u64, item: u64, accuses: bool) {
-        // A packet that was judged long ago was kept, and is no late one.
-        let oldest = now.saturating_sub(self.limits.patience_ns);
-        let twin = if accuses { self.twin(item) } else { None };
-        let is_late = |lost: &Pending| (lost.item == item || Some(lost.item) == twin) && lost.at >= oldest;
-        if accuses && let Some(at) = self.lost.iter().position(is_late) {
-            self.lost.remove(at);
-            self.ledger.found();
-            return;
-        }
-        if !accuses {
-            if self.lost.len() == REMEMBERED {
-                self.lost.pop_front();
-            }
-            self.lost.push_back(Pending { item, at: now });
-        }
-        match (accuses, self.direction) {
-            (true, Direction::Ingress) | (false, Direction::Egress) => self.ledger.unjudged(now, 1, true),
-            (true, Direction::Egress) | (false, Direction::Ingress) => self.ledger.missing(now, 1),
-        }
     }
 
     /// Returns the number of packets at the interface after the newest compared record, if there are any.
@@ -468,6 +419,11 @@ impl ItemAudit {
         arrived.checked_sub(self.anchor.as_ref()?.place).filter(|n| *n > 0)
     }
 
+    /// Returns the number of packets at the start of the audit that were not compared at all.
+    fn unaudited(&self) -> u64 {
+        self.begun_at.map_or(self.early, |place| place.min(self.early))
+    }
+
     pub(super) fn status(&self) -> DirectionStatus {
         let (verified, uncompared) = self.ledger.shares();
         DirectionStatus {
@@ -476,12 +432,16 @@ impl ItemAudit {
             verified,
             uncompared,
             lost: self.ledger.lost(),
+            late: self.ledger.late(),
+            unaudited: self.unaudited(),
+            unaudited_ms: self.early_ns / 1_000_000,
+            has_findings: false,
             aligned: self.anchor.is_some(),
             suspicious: !self.unjudged.is_empty()
                 || !self.undigested.is_empty()
                 || !self.missing.is_empty()
                 || self.ledger.is_open()
-                || (self.was_anchored && self.anchor.is_none()),
+                || (self.begun_at.is_some() && self.anchor.is_none()),
         }
     }
 }

@@ -26,6 +26,8 @@ struct Incident {
 struct Totals {
     packets: u64,
     lost: u64,
+    /// Packets that were thought lost, and came.
+    late: u64,
     compared: u64,
     uncompared: u64,
 }
@@ -80,7 +82,8 @@ impl Ledger {
         self.incident.newest = now;
     }
 
-    /// Takes back a loss: the packet was only late.
+    /// Takes back a loss: the packet was late. Late packets count as lost ones for the limit, since a verdict
+    /// that is that old may be wrong.
     pub(super) const fn found(&mut self) {
         if self.incident_lost() > 0 {
             match self.direction {
@@ -90,6 +93,7 @@ impl Ledger {
         } else {
             self.totals.lost = self.totals.lost.saturating_sub(1);
         }
+        self.totals.late += 1;
     }
 
     const fn incident_lost(&self) -> u64 {
@@ -107,6 +111,12 @@ impl Ledger {
         self.totals.uncompared += packets;
     }
 
+    /// Takes back that packets were compared: what differed about them can no longer be decided.
+    pub(super) const fn not_compared_after_all(&mut self, packets: u64) {
+        self.totals.compared = self.totals.compared.saturating_sub(packets);
+        self.totals.uncompared += packets;
+    }
+
     /// Returns how many packets were compared by their digests, and how many were not.
     pub(super) const fn shares(&self) -> (u64, u64) {
         (self.totals.compared, self.totals.uncompared)
@@ -115,6 +125,11 @@ impl Ledger {
     /// Returns how many packets were lost between the P4 VM and the interface.
     pub(super) const fn lost(&self) -> u64 {
         self.totals.lost + self.incident_lost()
+    }
+
+    /// Returns how many packets were delivered so late that they counted as lost before.
+    pub(super) const fn late(&self) -> u64 {
+        self.totals.late
     }
 
     /// Whether an incident is not reported yet.
@@ -163,8 +178,12 @@ impl Ledger {
 
     fn check_shares(&mut self, conclude: bool, out: &mut Report) {
         let (b, t) = (self.before, self.totals);
-        let lost = Share { packets: t.lost.saturating_sub(b.lost), of: t.packets.saturating_sub(b.packets) };
-        let all = Share { packets: t.lost, of: t.packets };
+        let lost_or_late = |t: Totals| t.lost + t.late;
+        let lost = Share {
+            packets: lost_or_late(t).saturating_sub(lost_or_late(b)),
+            of: t.packets.saturating_sub(b.packets),
+        };
+        let all = Share { packets: lost_or_late(t), of: t.packets };
         let beyond = [lost, all].into_iter().find(|s| self.is_beyond(*s));
         match beyond {
             Some(share) if !self.reported_loss => out.findings.push(self.loss(share)),
@@ -174,16 +193,11 @@ impl Ledger {
             _ => {}
         }
         let is_loss = beyond.is_some();
-        if conclude
-            && !is_loss
-            && !self.reported_loss
-            && all.packets > 0
-            && self.direction == Direction::Egress
-        {
-            out.findings.push(Finding::Unjudged { share: all });
+        if conclude && !is_loss && !self.reported_loss && t.lost > 0 && self.direction == Direction::Egress {
+            out.findings.push(Finding::Unjudged { share: Share { packets: t.lost, of: t.packets } });
         }
         self.reported_loss = is_loss;
-        let window = (t.compared - b.compared, t.uncompared - b.uncompared);
+        let window = (t.compared.saturating_sub(b.compared), t.uncompared - b.uncompared);
         let low = [window, self.shares()].into_iter().find(|s| self.is_low(*s, conclude));
         if let Some((packets, not)) = low.filter(|_| !self.reported_share) {
             let share = Share { packets, of: packets + not };

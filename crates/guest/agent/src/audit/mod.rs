@@ -45,9 +45,11 @@
 //!
 //! # What is kept
 //!
-//! No event discards a suspicion: a restart of the P4 VM, a new interface or a broken chain end a stretch of
-//! packets, which are compared by number or reported as unaccounted. Programs, replacements and header bytes
-//! are compared with what the tenant expects ([`expect`]).
+//! A restart of the P4 VM, a new interface, a broken chain, and losses beyond what a sketch lists end a
+//! stretch of packets, which are compared by number or reported as unaccounted. No such event discards a
+//! suspicion: judged packets that did not arrive are waited for as before, and packets that arrived without
+//! a verdict so far count as not compared. Programs, replacements and header bytes are compared with what
+//! the tenant expects ([`expect`]).
 //!
 //! # Limitations
 //!
@@ -56,9 +58,9 @@
 //! cannot digest the packets that it passed, and they seem swapped.
 //!
 //! Two packets with the same digest are one to the audit: swapping them, their further bytes or their VLAN
-//! tags is not detected. Packets in flight at the start of the audit are not part of it, nor are those after
-//! the last record at its end. On egress the audit ends at the P4 VM: the receiver has to check whether a
-//! passed packet left the cloud.
+//! tags is not detected. Packets of the first three times of grace may not be part of the audit, which
+//! states their number, nor are those after the last record at its end. On egress the audit ends at the P4
+//! VM: the receiver has to check whether a passed packet left the cloud.
 
 mod anchor;
 mod compare;
@@ -72,11 +74,12 @@ mod ledger;
 mod logwatch;
 mod notice;
 mod peel;
+mod pending;
 mod rekey;
 mod values;
 
 use p4shield_abi::Direction;
-use p4shield_abi::log_page::LogRecord;
+use p4shield_abi::log_page::{DIGEST_HEADER_BYTES, LogRecord};
 use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 use serde::Serialize;
 
@@ -178,6 +181,14 @@ pub struct DirectionStatus {
     pub uncompared: u64,
     /// Packets that were lost after judgment (ingress), or have no verdict (egress).
     pub lost: u64,
+    /// Packets that were delivered so late after judgment that they counted as lost until then.
+    pub late: u64,
+    /// Packets at the start of the audit that were not compared at all: they may have been judged before.
+    pub unaudited: u64,
+    /// The duration of that start, in milliseconds.
+    pub unaudited_ms: u64,
+    /// Whether a finding concerns this direction.
+    pub has_findings: bool,
     /// Whether the newest record is compared.
     pub aligned: bool,
     /// Whether a difference is being examined.
@@ -222,6 +233,10 @@ pub struct Audit {
     programs: ProgramWatch,
     log: LogWatch,
     last: Option<LogRecord>,
+    /// Header bytes that digests cover, once the P4 VM had a channel.
+    covered: Option<u32>,
+    /// By [`Direction`]: whether a finding concerns it.
+    has_findings: [bool; 2],
     report: Report,
 }
 
@@ -241,6 +256,8 @@ impl Audit {
             programs: ProgramWatch::new(expected, audited, limits),
             log: LogWatch::new(limits, now.mono_ns),
             last: None,
+            covered: None,
+            has_findings: [false; 2],
             report: Report::default(),
         }
     }
@@ -265,13 +282,12 @@ impl Audit {
         }
         self.log.info(now.mono_ns, opened.record.info);
         self.programs.record(now.mono_ns, &opened.record, &mut self.report);
-        let header_bytes_changed = self.last.is_some_and(|l| l.header_bytes != opened.record.header_bytes);
+        let is_other_cover = self.covers_otherwise(opened.record.header_bytes);
         for (d, track) in Direction::ALL.into_iter().zip(&mut self.tracks) {
             let packets = packets(d, &opened.record);
             match track {
                 Some(Track::Items(items)) => {
-                    if header_bytes_changed {
-                        // Digests before and after cover different bytes.
+                    if is_other_cover {
                         items.lose_anchor();
                     }
                     let sketch = opened.record.sketches[d as usize];
@@ -283,6 +299,20 @@ impl Audit {
             }
         }
         self.last = Some(opened.record);
+    }
+
+    /// Returns whether the digests of the next record cover other bytes of packets than before. Without a
+    /// channel, the P4 VM judges and digests no packets.
+    fn covers_otherwise(&mut self, header_bytes: u32) -> bool {
+        if header_bytes == 0 {
+            return false;
+        }
+        let covered = header_bytes.min(DIGEST_HEADER_BYTES as u32);
+        let Some(before) = self.covered.replace(covered).filter(|before| *before != covered) else {
+            return false;
+        };
+        self.report.notices.push(Notice::CoverChanged { from: before, to: covered });
+        true
     }
 
     /// Processes a publication on the log page that the opener refused.
@@ -329,6 +359,14 @@ impl Audit {
     /// Returns the findings and notices since the last call.
     pub fn take_report(&mut self, now: Now) -> Report {
         self.log.tick(now.mono_ns, false, &mut self.report);
+        self.hand_out()
+    }
+
+    fn hand_out(&mut self) -> Report {
+        for finding in &self.report.findings {
+            let concerns = |d: Direction| finding.direction().is_none_or(|only| only == d);
+            Direction::ALL.into_iter().for_each(|d| self.has_findings[d as usize] |= concerns(d));
+        }
         std::mem::take(&mut self.report)
     }
 
@@ -352,7 +390,7 @@ impl Audit {
             Some(Finding::Unrecorded { direction, packets })
         });
         self.report.findings.extend(unrecorded);
-        std::mem::take(&mut self.report)
+        self.hand_out()
     }
 
     /// Returns the audited directions whose program the tenant did not name.
@@ -365,7 +403,8 @@ impl Audit {
     pub fn status(&self, direction: Direction) -> Option<DirectionStatus> {
         let status = self.tracks[direction as usize].as_ref()?.status();
         // Without records, no packet is proven.
-        Some(DirectionStatus { aligned: status.aligned && !self.log.is_stopped(), ..status })
+        let aligned = status.aligned && !self.log.is_stopped();
+        Some(DirectionStatus { aligned, has_findings: self.has_findings[direction as usize], ..status })
     }
 
     /// Returns the newest record.

@@ -34,6 +34,14 @@ pub enum Notice {
         #[serde(flatten)]
         share: Share,
     },
+    /// The channels of the P4 VM changed, so that digests cover more or fewer bytes of packets. Packets
+    /// around the change are compared by their number.
+    CoverChanged {
+        /// Header bytes that were covered.
+        from: u32,
+        /// Header bytes that are covered.
+        to: u32,
+    },
     /// The log resumed.
     LogResumed,
     /// The key file has a new key, which the log is expected to follow.
@@ -68,6 +76,11 @@ impl std::fmt::Display for Notice {
             }
             Self::NewKey => f.write_str("the key file has a new key; the P4 VM's log is expected to follow"),
             Self::KeyRotated => f.write_str("the P4 VM seals its log with the new key"),
+            Self::CoverChanged { from, to } => write!(
+                f,
+                "digests cover {to} header bytes of packets, and covered {from}: packets around the change \
+                 are compared by their number",
+            ),
             Self::LogResumed => f.write_str("the log resumed"),
             Self::InfoStale { times } => write!(
                 f,

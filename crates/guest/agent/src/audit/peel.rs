@@ -2,8 +2,9 @@
 
 use p4shield_abi::sketch::{SKETCH_WORDS, Sketch};
 
-/// Most copies of one packet that a cell is searched for.
-const MAX_TIMES: i64 = 16;
+/// Most copies of one packet that a cell is searched for: one at first, since copies are rare and several
+/// packets may look like them, and more while packets remain.
+const MOST_TIMES: [i64; 3] = [1, 16, 512];
 
 /// Bits of a cell that do not count its items.
 const BITS: u32 = 48;
@@ -12,7 +13,8 @@ const BITS: u32 = 48;
 /// subtracted one. `None` if there are too many to list.
 pub(super) fn differences(mut sketch: Sketch) -> Option<Vec<(u64, i64)>> {
     let mut found: Vec<(u64, i64)> = Vec::new();
-    let mut most = 1;
+    let mut limits = MOST_TIMES.into_iter();
+    let mut most = limits.next()?;
     loop {
         let before = found.len();
         for cell in 0..SKETCH_WORDS {
@@ -25,11 +27,7 @@ pub(super) fn differences(mut sketch: Sketch) -> Option<Vec<(u64, i64)>> {
             if sketch.is_empty() {
                 return Some(merged(found));
             }
-            if most == MAX_TIMES {
-                return None;
-            }
-            // Copies of one packet are rare, and several packets may look like them.
-            most = MAX_TIMES;
+            most = limits.next()?;
         } else if found.len() > SKETCH_WORDS {
             // A mistake of this kind must not run for ever.
             return None;
@@ -107,7 +105,7 @@ mod tests {
 
     #[test]
     fn swapped_and_repeated_packets_are_listed() {
-        for times in [1, 2, 3, 4, 6, 7, 12] {
+        for times in [1, 2, 3, 4, 6, 7, 12, 20, 64, 300, 512] {
             let mut sketch = Sketch::default();
             let mut items: Vec<_> =
                 (0..10).map(|i| (item(i), if i % 2 == 0 { times } else { -times })).collect();

@@ -26,7 +26,7 @@ impl ItemAudit {
     /// Names the packets that only the interface has by the other key. Returns false if that is not possible.
     fn translate(&mut self) -> bool {
         let twins: Option<Vec<_>> =
-            self.unjudged.iter().map(|p| self.twin(p.item).map(|item| Pending { item, at: p.at })).collect();
+            self.unjudged.iter().map(|p| self.twin(p.item).map(|item| Pending { item, ..*p })).collect();
         twins.map(|twins| self.unjudged = twins).is_some()
     }
 

@@ -20,7 +20,7 @@ pub struct Summary {
     pub standing: AuditStatus,
     /// The exit code, see [`crate::audit::finding::exit_code`].
     pub exit_code: u8,
-    /// What the audit verified, by direction, in words.
+    /// What the audit verified, by direction, in words; empty if there are findings.
     pub verified: Vec<String>,
     /// The session that the log's key comes from; none: the key was copied to this VM.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,11 +55,25 @@ impl Summary {
                 let share = Share { packets: status.uncompared, of };
                 unverified.push(format!("{name}: {share} were compared by their number only"));
             }
+            if status.unaudited > 0 {
+                let (packets, seconds) = (status.unaudited, status.unaudited_ms as f64 / 1e3);
+                unverified.push(format!(
+                    "{name}: the first {packets} packets, in the {seconds:.1} seconds before the audit could \
+                     begin"
+                ));
+            }
             verified.push(words(direction, &status, expected.program(direction), method));
+        }
+        if !findings.is_empty() {
+            verified.clear();
         }
         let mut exit_code = exit_code_of(&findings);
         if exit_code == exit_code::OK && !is_proven {
             exit_code = exit_code::UNPROVEN;
+        }
+        let seen = [standing.ingress, standing.egress].into_iter().flatten().map(|s| audited(&s));
+        if exit_code == exit_code::OK && seen.sum::<u64>() == 0 {
+            exit_code = exit_code::NOTHING_SEEN;
         }
         Self { findings, unverified, standing, exit_code, verified, session: None }
     }
@@ -75,8 +89,16 @@ impl Summary {
     }
 }
 
+/// Returns how many packets of a direction were part of the audit.
+const fn audited(status: &DirectionStatus) -> u64 {
+    status.interface.packets.saturating_sub(status.unaudited)
+}
+
 /// Returns what an audit without findings verified in a direction.
 fn words(d: Direction, status: &DirectionStatus, expected: &ExpectedProgram, method: Method) -> String {
+    if audited(status) == 0 {
+        return format!("{}: no packet to verify", d.name());
+    }
     let through = match expected {
         ExpectedProgram::Unknown => "the P4 VM",
         ExpectedProgram::None => "the P4 VM, without a program, as expected",
@@ -94,6 +116,10 @@ fn words(d: Direction, status: &DirectionStatus, expected: &ExpectedProgram, met
     if status.lost > 0 {
         let lost = Share { packets: status.lost, of: status.interface.packets };
         words.push_str(&format!("; lost after judgment: {lost}"));
+    }
+    if status.late > 0 {
+        let late = Share { packets: status.late, of: status.interface.packets };
+        words.push_str(&format!("; delivered long after judgment: {late}"));
     }
     words
 }
@@ -144,6 +170,29 @@ mod tests {
         assert!(attested.contains("session ab with the P4 VM: attested (claims)"), "{attested}");
         assert!(!attested.contains("not attested"), "{attested}");
         assert!(!said(None).contains("session"));
+    }
+
+    #[test]
+    fn an_audit_without_packets_verified_nothing() {
+        let known = ExpectedProgram::OneOf(vec![Digest([1; 32])]);
+        let none = summary(DirectionStatus::default(), known.clone());
+        assert_eq!(none.exit_code, exit_code::NOTHING_SEEN);
+        assert!(none.to_string().starts_with("ingress: no packet to verify\n"), "{none}");
+        let early = DirectionStatus { unaudited: 10_000, unaudited_ms: 1_300, ..seen(0, 0) };
+        let early = summary(early, known);
+        assert_eq!(early.exit_code, exit_code::NOTHING_SEEN);
+        let start = "ingress: the first 10000 packets, in the 1.3 seconds before the audit could begin";
+        assert!(early.to_string().contains(start), "{early}");
+    }
+
+    #[test]
+    fn an_audit_with_findings_verified_nothing() {
+        let known = ExpectedProgram::OneOf(vec![Digest([1; 32])]);
+        let expected = Expectations { programs: [known.clone(), known], ..Expectations::default() };
+        let standing = AuditStatus { ingress: Some(seen(0, 0)), egress: None };
+        let found = vec![Finding::LogForged { records: 1 }];
+        let summary = Summary::new(found, standing, &expected, Method::Digests);
+        assert_eq!((summary.verified, summary.exit_code), (vec![], exit_code::LOG_FORGED));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A cloud that may do anything plays against the real sealed log and the real audit engine.
 //!
 //! A game is a sequence of moves, at random or found by a search that prefers games with few findings.
-//! The auditor loses it if a packet was treated otherwise than the expected program says, and the audit
-//! ends as if every packet that arrived had gone through it. It also loses if it accuses a cloud that
+//! The auditor loses it if more packets were treated otherwise than the expected program says than the audit
+//! states as not compared or late, and it ends with exit code 0. It also loses if it accuses a cloud that
 //! only lost, delayed or reordered packets.
 
 use super::super::finding::{Finding, exit_code, exit_code_of};
@@ -33,10 +33,9 @@ struct Outcome {
 fn play(moves: &[Move], seed: u64, hole: Hole) -> Outcome {
     let mut game = Game::new(seed, hole);
     moves.iter().for_each(|m| game.make(*m));
-    let (findings, uncompared) = game.end();
-    let is_old = matches!(hole, Hole::UndigestedSwitchesOff | Hole::NumbersOnly);
-    let claims_all = exit_code_of(&findings) == exit_code::OK && (uncompared == 0 || is_old);
-    Outcome { findings, is_treason: game.is_treason, claims_all }
+    let (findings, status) = game.end();
+    let claims_all = exit_code_of(&findings) == exit_code::OK && game.exceeds(&status);
+    Outcome { findings, is_treason: game.is_treason(), claims_all }
 }
 
 /// Plays until the number of moves is reached or a game is lost; returns that game.

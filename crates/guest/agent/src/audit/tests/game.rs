@@ -10,21 +10,23 @@ use p4shield_seal::{Epoch, Identity, LogKey, LogOpener, LogSealer, Now, PacketDi
 use super::super::expect::{Expectations, ExpectedProgram};
 use super::super::finding::{Digest, Finding};
 use super::super::history::Histories;
-use super::super::{Audit, Counts, Limits, Method, Track};
+use super::super::{Audit, Counts, DirectionStatus, Limits, Method, Track};
 pub(super) use super::moves::{Hole, Move};
 
 const MS: u64 = 1_000_000;
 /// Milliseconds between records, between looks of the auditor, and of a packet's way.
-const INTERVAL: u64 = 20;
+pub(super) const INTERVAL: u64 = 20;
 const POLL: u64 = 5;
 const DELAY: u64 = 2;
 /// Milliseconds from a new key file to the agent's first snapshot, and from a rekeyed log to the end of the
 /// old key's digests.
-const SETTLING: u64 = 30;
+pub(super) const SETTLING: u64 = 30;
 const BOTH_KEYS: u64 = 500;
 const WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
-const PROGRAM: [u8; 32] = [0xa; 32];
-const OTHER: [u8; 32] = [0xe; 32];
+/// The packet that others equal.
+pub(super) const EQUAL: Packet = 7;
+pub(super) const PROGRAM: [u8; 32] = [0xa; 32];
+pub(super) const OTHER: [u8; 32] = [0xe; 32];
 
 /// A packet, by its contents.
 type Packet = u64;
@@ -47,7 +49,7 @@ struct InFlight {
 pub(super) struct Game {
     hole: Hole,
     audit: Audit,
-    now: u64,
+    pub(super) now: u64,
     seed: u64,
     /// Number of the VM's key, and of the one that the P4 VM has. A key's digests have its number modulo 2.
     key: u8,
@@ -57,17 +59,21 @@ pub(super) struct Game {
     sealer: LogSealer,
     opener: LogOpener,
     epoch: u64,
-    record: LogRecord,
+    pub(super) record: LogRecord,
     /// Sealed records that are not delivered yet.
-    held: VecDeque<(u64, u64, Vec<u8>)>,
-    hold_until: u64,
+    pub(super) held: VecDeque<(u64, u64, Vec<u8>)>,
+    pub(super) hold_until: u64,
     in_flight: Vec<InFlight>,
-    jitter_until: u64,
-    undigested_until: u64,
+    pub(super) jitter_until: u64,
+    pub(super) undigested_until: u64,
     counts: Counts,
     histories: Histories,
-    /// Whether a packet was treated otherwise than the expected program says.
-    pub(super) is_treason: bool,
+    /// Packets that reached the VM otherwise than the expected program says.
+    pub(super) treason: u64,
+    /// Judged packets that reached it long after their verdict.
+    pub(super) late: u64,
+    /// Whether something else judged than the tenant expects.
+    pub(super) is_other_judge: bool,
     findings: Vec<Finding>,
 }
 
@@ -122,15 +128,17 @@ impl Game {
             undigested_until: 0,
             counts: Counts::default(),
             histories: Histories::default(),
-            is_treason: false,
+            treason: 0,
+            late: 0,
+            is_other_judge: false,
             findings: Vec::new(),
         };
-        game.wait(200);
-        game.forward(60);
+        // What happens at the start of an audit is no part of it.
+        game.forward(500);
         game
     }
 
-    fn random(&mut self, below: u64) -> u64 {
+    pub(super) fn random(&mut self, below: u64) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
@@ -138,7 +146,7 @@ impl Game {
     }
 
     /// Returns a new packet.
-    fn packet(&mut self) -> Packet {
+    pub(super) fn packet(&mut self) -> Packet {
         self.random(u64::MAX)
     }
 
@@ -149,44 +157,44 @@ impl Game {
         self.digests[usize::from(key % 2)].digest(&frame, 64)
     }
 
-    fn judge(&mut self, packet: Packet) {
+    pub(super) fn judge(&mut self, packet: Packet) {
         let digest = self.digest(packet, self.p4vm_key);
         let t = &mut self.record.totals[0];
         (t.judged, t.passed) = (t.judged + 1, t.passed + 1);
         t.without_program += u64::from(self.record.programs[0] == [0; 32]);
-        self.is_treason |= self.record.programs[0] != PROGRAM;
+        self.is_other_judge |= self.record.programs[0] != PROGRAM;
         self.record.sketches[0].add(Sketch::item(digest));
     }
 
-    fn arrive(&mut self, packet: Option<Packet>) {
+    pub(super) fn arrive(&mut self, packet: Option<Packet>) {
         let jitter = if self.now < self.jitter_until { self.random(15) } else { 0 };
         let packet = packet.filter(|_| self.now >= self.undigested_until);
         self.in_flight.push(InFlight { due: self.now + DELAY + jitter, packet });
     }
 
     /// A packet as it should be.
-    fn honest(&mut self) {
+    pub(super) fn honest(&mut self) {
         let packet = self.packet();
         self.judge(packet);
         self.arrive(Some(packet));
     }
 
     /// A packet without a verdict.
-    fn bypass(&mut self) {
+    pub(super) fn bypass(&mut self) {
         let packet = self.packet();
-        self.is_treason = true;
+        self.treason += 1;
         self.arrive(Some(packet));
     }
 
-    fn modify(&mut self) {
+    pub(super) fn modify(&mut self) {
         let (judged, arrived) = (self.packet(), self.packet());
-        self.is_treason = true;
+        self.treason += 1;
         self.judge(judged);
         self.arrive(Some(arrived));
     }
 
     /// Milliseconds of honest traffic.
-    fn forward(&mut self, ms: u64) {
+    pub(super) fn forward(&mut self, ms: u64) {
         for _ in 0..ms {
             if self.random(3) > 0 {
                 self.honest();
@@ -195,7 +203,7 @@ impl Game {
         }
     }
 
-    fn wait(&mut self, ms: u64) {
+    pub(super) fn wait(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += 1;
             self.deliver();
@@ -219,16 +227,26 @@ impl Game {
                 self.histories[usize::from(k % 2)].push(digest);
             }
             if p.packet.is_none() && self.hole == Hole::UndigestedSwitchesOff {
-                for track in self.audit.tracks.iter_mut().flatten() {
-                    let Track::Items(items) = track else { continue };
-                    items.lose_anchor();
-                }
+                self.end_comparison();
             }
+        }
+    }
+
+    /// Puts a former defect back: the comparison ends for a while, and what differed is forgotten.
+    fn end_comparison(&mut self) {
+        for track in self.audit.tracks.iter_mut().flatten() {
+            let Track::Items(items) = track else { continue };
+            items.unjudged.clear();
+            items.missing.clear();
+            items.lose_anchor();
         }
     }
 
     fn publish(&mut self) {
         self.record.published_ns = now(self.now).real_ns;
+        if self.record.header_bytes == 0 && self.hole == Hole::NoChannelSwitchesOff {
+            self.end_comparison();
+        }
         let sealed = self.sealer.seal(&self.record);
         self.epoch = sealed.epoch;
         self.held.push_back((sealed.epoch, sealed.counter, sealed.bytes.to_vec()));
@@ -244,7 +262,7 @@ impl Game {
     }
 
     /// The key file of the VM has a new key, which the agent uses soon.
-    fn rotate(&mut self) {
+    pub(super) fn rotate(&mut self) {
         if self.rotation.is_some() {
             return;
         }
@@ -254,7 +272,7 @@ impl Game {
         self.rotation = Some(Rotation { from: self.now + SETTLING, until: None });
     }
 
-    fn poll(&mut self) {
+    pub(super) fn poll(&mut self) {
         let at = now(self.now);
         if self.now >= self.hold_until {
             for (epoch, counter, bytes) in std::mem::take(&mut self.held) {
@@ -269,7 +287,7 @@ impl Game {
         }
     }
 
-    fn open(&mut self, epoch: u64, counter: u64, bytes: &[u8]) {
+    pub(super) fn open(&mut self, epoch: u64, counter: u64, bytes: &[u8]) {
         match self.opener.open(epoch, counter, bytes) {
             Ok(opened) => {
                 if let Some(rotation) = self.rotation.as_mut().filter(|_| opened.is_rekeyed) {
@@ -281,13 +299,13 @@ impl Game {
         }
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.sealer = sealer(self.epoch + 1, self.p4vm_key);
         let programs = self.record.programs;
         self.record = LogRecord { header_bytes: 128, programs, ..LogRecord::default() };
     }
 
-    fn replug(&mut self, unseen: u64) {
+    pub(super) fn replug(&mut self, unseen: u64) {
         self.poll();
         if self.hole == Hole::ForgetOnReplug {
             self.audit = audit(self.hole, self.now);
@@ -305,153 +323,29 @@ impl Game {
         }
     }
 
-    fn load(&mut self, digest: [u8; 32]) {
+    pub(super) fn load(&mut self, digest: [u8; 32]) {
         self.record.replacements += u32::from(self.record.programs[0] != [0; 32]);
         self.record.programs[0] = digest;
     }
 
-    pub(super) fn make(&mut self, m: Move) {
-        let few = 1 + self.random(4);
-        match m {
-            Move::Forward => self.forward(30),
-            Move::Lose => {
-                let packet = self.packet();
-                self.judge(packet);
-            }
-            Move::LoseMany => self.lose_many(),
-            Move::Jitter => self.jitter_until = self.now + 60,
-            Move::Undigested => self.undigested_until = self.now + 10,
-            Move::HoldLog => self.hold_until = self.now + 60,
-            Move::Restart => {
-                self.wait(40);
-                self.restart();
-            }
-            Move::Bypass => (0..few).for_each(|_| self.bypass()),
-            Move::BypassUndigested => {
-                self.undigested_until = self.now + 1;
-                (0..few).for_each(|_| self.bypass());
-            }
-            Move::JudgeTwice => {
-                let packet = self.packet();
-                self.judge(packet);
-                self.arrive(Some(packet));
-                self.judge(packet);
-                self.bypass();
-            }
-            Move::Modify => self.modify(),
-            Move::ModifyAmongLosses => {
-                self.lose_many();
-                self.modify();
-            }
-            Move::ModifyAmongUndigested => {
-                self.undigested_until = self.now + 1;
-                self.honest();
-                self.wait(2);
-                self.modify();
-            }
-            Move::Replay => {
-                let packet = self.packet();
-                self.judge(packet);
-                self.arrive(Some(packet));
-                self.forward(100);
-                self.is_treason = true;
-                self.arrive(Some(packet));
-            }
-            Move::OtherProgram => {
-                self.load(OTHER);
-                self.honest();
-                self.forward(2 * INTERVAL);
-                self.load(PROGRAM);
-            }
-            Move::OtherProgramForAMoment => {
-                self.load(OTHER);
-                self.honest();
-                self.load(PROGRAM);
-            }
-            Move::Unload => {
-                self.record.replacements += 1;
-                self.record.programs[0] = [0; 32];
-                self.honest();
-                self.record.programs[0] = PROGRAM;
-            }
-            Move::ShortHeaders => {
-                self.record.header_bytes = 34;
-                self.is_treason = true;
-                self.forward(2 * INTERVAL);
-                self.record.header_bytes = 128;
-            }
-            Move::BypassAndReplug => {
-                (0..few).for_each(|_| self.bypass());
-                self.wait(20);
-                self.replug(0);
-            }
-            Move::ReplugAndBypass => {
-                self.wait(20);
-                self.is_treason = true;
-                self.replug(few);
-            }
-            Move::Rotate => self.rotate(),
-            Move::RotateAndModify => {
-                self.rotate();
-                for _ in 0..3 {
-                    self.forward(INTERVAL);
-                    self.modify();
-                }
-            }
-            Move::RotateAndJudgeTwice => {
-                self.rotate();
-                let (judged, skipped) = (self.packet(), self.packet());
-                self.judge(judged);
-                self.arrive(Some(judged));
-                self.arrive(Some(skipped));
-                self.is_treason = true;
-                // The P4 VM's digest of the second verdict has the new key.
-                self.forward(SETTLING + 2 * INTERVAL);
-                self.judge(judged);
-            }
-            Move::RotateAndCut => {
-                self.rotate();
-                self.poll();
-                self.hold_until = self.now + SETTLING + 3 * INTERVAL;
-                (0..few).for_each(|_| self.bypass());
-                self.forward(SETTLING + 2 * INTERVAL);
-                self.held.clear();
-            }
-            Move::RestartAndBypass => {
-                self.wait(40);
-                (0..few).for_each(|_| self.bypass());
-                self.restart();
-            }
-            Move::ReplayRecord | Move::ForgeRecord => {
-                self.poll();
-                if let Some((epoch, counter, mut bytes)) = self.held.back().cloned() {
-                    let change = if m == Move::ForgeRecord { 1 } else { 0 };
-                    bytes[100] ^= change;
-                    self.open(epoch, counter, &bytes);
-                }
-                self.bypass();
-            }
-            Move::StopLog => {
-                self.hold_until = u64::MAX;
-                (0..few).for_each(|_| self.bypass());
-            }
-        }
-        self.forward(10);
-    }
-
-    fn lose_many(&mut self) {
-        for _ in 0..150 {
-            let packet = self.packet();
-            self.judge(packet);
-        }
-    }
-
-    /// Ends the audit after a quiet moment. Returns the findings, and how many packets were not compared.
-    pub(super) fn end(&mut self) -> (Vec<Finding>, u64) {
+    /// Ends the audit after a quiet moment. Returns the findings and the status.
+    pub(super) fn end(&mut self) -> (Vec<Finding>, DirectionStatus) {
         self.forward(100);
         self.wait(800);
         self.findings.extend(self.audit.conclude(now(self.now)).findings);
-        let uncompared = self.audit.status(Direction::Ingress).map_or(0, |s| s.uncompared);
-        (std::mem::take(&mut self.findings), uncompared)
+        let status = self.audit.status(Direction::Ingress).unwrap_or_default();
+        (std::mem::take(&mut self.findings), status)
+    }
+
+    /// Returns whether the cloud did more than the shares say that the audit states.
+    pub(super) fn exceeds(&self, status: &DirectionStatus) -> bool {
+        let is_old = matches!(self.hole, Hole::UndigestedSwitchesOff | Hole::NumbersOnly);
+        let stated = if is_old { 0 } else { status.uncompared };
+        self.is_other_judge || self.treason > stated || self.late > stated + status.late
+    }
+
+    /// Whether a packet was treated otherwise than the expected program says.
+    pub(super) const fn is_treason(&self) -> bool {
+        self.is_other_judge || self.treason > 0 || self.late > 0
     }
 }

@@ -6,4 +6,7 @@ mod game;
 mod honest;
 mod malicious;
 mod moves;
+mod play;
 mod rotation;
+mod start;
+mod suspicions;

@@ -19,6 +19,10 @@ pub(super) enum Move {
     Restart,
     /// The VM's key rotates.
     Rotate,
+    /// The P4 VM has no channel for a while.
+    Detach,
+    /// Packets that equal each other.
+    Equal,
     /// A packet reaches the interface without a verdict.
     Bypass,
     /// As above, and the tap cannot digest it.
@@ -59,10 +63,22 @@ pub(super) enum Move {
     ForgeRecord,
     /// The log ends, and packets bypass the program.
     StopLog,
+    /// A packet changes after its verdict, and two records later the P4 VM has no channel for a while.
+    ModifyAndDetach,
+    /// As above, and its channel's header copies become longer for a while.
+    ModifyAndCoverMore,
+    /// A packet bypasses the program among packets that equal each other.
+    BypassAmongEqual,
+    /// A packet that equals the program's others bypasses it, which judges one that never arrives.
+    SwapAmongEqual,
+    /// Packets change after their verdict, and then many are lost.
+    ModifyAndLoseMany,
+    /// A judged packet arrives long after its verdict.
+    Delay,
 }
 
 impl Move {
-    const HONEST: [Self; 8] = [
+    const HONEST: [Self; 10] = [
         Self::Forward,
         Self::Lose,
         Self::LoseMany,
@@ -71,8 +87,10 @@ impl Move {
         Self::HoldLog,
         Self::Restart,
         Self::Rotate,
+        Self::Detach,
+        Self::Equal,
     ];
-    const HOSTILE: [Self; 20] = [
+    const HOSTILE: [Self; 26] = [
         Self::Bypass,
         Self::BypassUndigested,
         Self::JudgeTwice,
@@ -93,6 +111,12 @@ impl Move {
         Self::ReplayRecord,
         Self::ForgeRecord,
         Self::StopLog,
+        Self::ModifyAndDetach,
+        Self::ModifyAndCoverMore,
+        Self::BypassAmongEqual,
+        Self::SwapAmongEqual,
+        Self::ModifyAndLoseMany,
+        Self::Delay,
     ];
 
     pub(super) fn honest(random: u64) -> Self {
@@ -119,14 +143,17 @@ pub(super) enum Hole {
     UndigestedSwitchesOff,
     /// Only the numbers of packets are compared.
     NumbersOnly,
+    /// A P4 VM without a channel ends the comparison for a while.
+    NoChannelSwitchesOff,
 }
 
 impl Hole {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::NoExpectations,
         Self::ForgetOnReplug,
         Self::IgnoreUnseen,
         Self::UndigestedSwitchesOff,
         Self::NumbersOnly,
+        Self::NoChannelSwitchesOff,
     ];
 }

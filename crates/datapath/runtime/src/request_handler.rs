@@ -28,9 +28,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most bytes of map entries in one answer.
-const ENTRIES_BYTES: usize = 96 << 10;
-
 /// Executes requests.
 pub(crate) struct RequestHandler<V, W> {
     pub(crate) verifier: V,
@@ -176,19 +173,6 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 self.bundles.forget_channel(channel);
                 self.send(WorkerCommand::Detach(channel))
             }
-            Request::MapRead { slot, map, key, skip } => {
-                let work = move |p: &mut program::LoadedProgram| {
-                    p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES)
-                };
-                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
-            }
-            Request::MapWrite { slot, map, key, value } => {
-                self.bundles.allow("an entry of a table from the host")?;
-                let work = move |p: &mut program::LoadedProgram| {
-                    p.write_map(&map, &key, value.as_deref()).map(|()| vec![])
-                };
-                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
-            }
             Request::DescribeProgram { slot, maps, schema } => self.reader.describe(slot, maps, schema),
             Request::ReadMap(query) => self.reader.read(&self.worker, &query),
             Request::Status => self.send(WorkerCommand::Status),
@@ -214,7 +198,6 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 | WorkerAnswer::KeysChanged(_)
                 | WorkerAnswer::Detached(..),
             ) => Ok(Reply::Done),
-            Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
             Some(WorkerAnswer::Status(mut status)) => {
                 self.add_handshakes(&mut status);
                 Ok(Reply::Status(status))

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages and of what they carry. Each change of a layout changes it, and the daemon
 /// refuses a library with another one. Libraries of other releases with the same version work.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.

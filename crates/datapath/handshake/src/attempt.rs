@@ -12,7 +12,7 @@ use crate::message::{ATTEMPT_SIZE, EVIDENCE_LIMIT, Introduction, Message, number
 use crate::noise::Channel;
 use crate::schedule::Schedule;
 use crate::secret::Secret;
-use crate::session::{Agreement, Session};
+use crate::session::{Agreement, MAX_LEAD_NS, Session};
 
 /// Number of an attempt, which the initiator chooses at random. It separates the messages of attempts; their
 /// security does not depend on it.
@@ -180,12 +180,21 @@ impl Attempt {
     }
 
     /// Computes the agreement from both introductions.
+    ///
+    /// A peer's proposal is bounded by the clock, also if the peer is verified: what was agreed is proposed
+    /// ever after, and a proposal above all epochs would be the last.
     pub(crate) fn agree(
         &self,
         channel: &Channel,
         own: &Introduction,
         peer: &Introduction,
+        now: Now,
     ) -> Result<Agreement, HandshakeError> {
+        let clock = now.unix_s.saturating_mul(1_000_000_000);
+        let limit = own.lowest_epoch.max(clock.saturating_add(MAX_LEAD_NS));
+        if peer.lowest_epoch > limit {
+            return Err(HandshakeError::EpochAhead { proposed: peer.lowest_epoch, limit });
+        }
         let (initiator, responder) = match self.role {
             Role::Initiator => (own, peer),
             Role::Responder => (peer, own),

@@ -81,6 +81,8 @@ pub enum RefusalReason {
     NoEvidence,
     /// It does not understand a message.
     Malformed,
+    /// It does not accept the epoch that this party proposes.
+    Epoch,
     /// Another reason, of a later version.
     Other(u8),
 }
@@ -94,6 +96,7 @@ impl RefusalReason {
             Self::Key => 4,
             Self::NoEvidence => 5,
             Self::Malformed => 6,
+            Self::Epoch => 7,
             Self::Other(number) => number,
         }
     }
@@ -106,6 +109,7 @@ impl RefusalReason {
             4 => Self::Key,
             5 => Self::NoEvidence,
             6 => Self::Malformed,
+            7 => Self::Epoch,
             other => Self::Other(other),
         }
     }
@@ -120,6 +124,9 @@ impl std::fmt::Display for RefusalReason {
             Self::Key => f.write_str("it expects another static key of this party"),
             Self::NoEvidence => f.write_str("it cannot collect evidence; see the peer's log"),
             Self::Malformed => f.write_str("it does not understand a message of this party"),
+            Self::Epoch => {
+                f.write_str("its clock is far behind this party's epochs; set the clocks of both machines")
+            }
             Self::Other(number) => write!(f, "reason {number} of a later version"),
         }
     }
@@ -185,9 +192,20 @@ pub enum HandshakeError {
     /// The peer, who authenticated, sent contents that no version of the protocol has.
     #[error("the peer's {0} is malformed; update the older side")]
     Malformed(&'static str),
-    /// The peer proposes an epoch above all that a session can have.
-    #[error("the peer proposes an epoch that leaves no later one; restart both sides")]
+    /// This party proposes an epoch above all that a session can have.
+    #[error("this party has no epoch left for a session; set its clock and restart it")]
     EpochsExhausted,
+    /// The peer proposes an epoch that is far ahead of this party's clock.
+    #[error(
+        "the peer proposes epoch {proposed}, and this party's clock allows {limit} at most; set the clocks \
+         of both machines, or the peer wants to use the epochs up"
+    )]
+    EpochAhead {
+        /// What the peer proposes.
+        proposed: u64,
+        /// Highest epoch that is accepted.
+        limit: u64,
+    },
     /// The peer confirmed other keys.
     #[error("the peer confirmed other keys than this party has")]
     Unconfirmed,
@@ -208,6 +226,7 @@ impl HandshakeError {
             Self::Unverified { .. } => Some(RefusalReason::Unverified),
             Self::WrongKey { .. } => Some(RefusalReason::Key),
             Self::Prover(_) | Self::EvidenceTooLong { .. } => Some(RefusalReason::NoEvidence),
+            Self::EpochAhead { .. } => Some(RefusalReason::Epoch),
             Self::Malformed(_) | Self::EpochsExhausted => Some(RefusalReason::Malformed),
             _ => None,
         }

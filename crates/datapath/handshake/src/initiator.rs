@@ -195,7 +195,7 @@ impl Initiator {
     ) -> Result<(Vec<u8>, Agreement, Box<Session>), HandshakeError> {
         let standing = self.attempt.judge(exchange, peer, now)?;
         let own = self.attempt.introduce(&exchange.channel)?;
-        let agreement = self.attempt.agree(&exchange.channel, &own, peer)?;
+        let agreement = self.attempt.agree(&exchange.channel, &own, peer, now)?;
         let session = self.attempt.session(&agreement, exchange.peer, standing, now);
         let body = exchange.channel.seal(&own.encode(number::INITIATOR_EVIDENCE))?;
         Ok((self.attempt.message(number::INITIATOR_EVIDENCE, &body), agreement, session))

@@ -233,7 +233,7 @@ impl Responder {
     ) -> Result<(Vec<u8>, Box<Session>), HandshakeError> {
         let Introduced { exchange, own } = introduced;
         let standing = self.attempt.judge(exchange, peer, now)?;
-        let agreement = self.attempt.agree(&exchange.channel, own, peer)?;
+        let agreement = self.attempt.agree(&exchange.channel, own, peer, now)?;
         let body = exchange.channel.seal(&confirmation(&agreement.confirmation()))?;
         let session = self.attempt.session(&agreement, exchange.peer, standing, now);
         Ok((self.attempt.message(number::CONFIRMATION, &body), session))

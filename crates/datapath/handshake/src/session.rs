@@ -13,7 +13,12 @@ use crate::sealed_stream::{StreamOpener, StreamSealer};
 use crate::secret::{KEY_SIZE, Secret};
 
 /// Highest epoch of a session, far above the nanoseconds of any clock. It leaves room for later ones.
-pub(crate) const HIGHEST_EPOCH: u64 = 1 << 63;
+const HIGHEST_EPOCH: u64 = 1 << 63;
+
+/// Most nanoseconds that a peer's proposal may be ahead of the clock: 834 days, twice what a P4 VM's
+/// floor may be. A higher one is refused, whoever the peer is: a party that agreed would propose it
+/// ever after.
+pub(crate) const MAX_LEAD_NS: u64 = 1 << 56;
 
 /// Keys of a session. Each is independent of the others.
 #[derive(Debug)]

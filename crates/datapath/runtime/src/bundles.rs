@@ -186,7 +186,7 @@ fn build_program(
     let load = || {
         let mut program = proven.load(budget, digest)?;
         for (n, entry) in bundled.entries.iter().enumerate() {
-            let written = program.write_map(&entry.map, &entry.key, Some(&entry.value));
+            let written = program.write_map(&entry.map, &entry.key, &entry.value);
             written.map_err(|why| format!("entry {} of table {:?}: {why}", n + 1, entry.map))?;
         }
         Ok::<_, String>(program)

@@ -29,7 +29,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     ) -> Result<Reply, Failure> {
         let page = page.ok_or("the handshake page is missing")?;
         let memory = SharedMemory::from_page_fd(page, HANDSHAKE_PAGE_SIZE).map_err(|e| chain(&e))?;
-        let epoch = Epoch::from_floor(self.settings.min_epoch).map_err(|e| chain(&e))?.number();
+        let epoch = self.epochs.next(self.settings.min_epoch).map_err(|e| chain(&e))?.number();
         let terms = Terms {
             age_limit_ms: u32::try_from(self.settings.limit.max_age.as_millis()).unwrap_or(u32::MAX),
             passes_without_program: self.settings.passes_without_program,
@@ -37,9 +37,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         };
         let binding = terms.binding(&self.settings.name, name);
         let handshake = VmHandshake::new(memory, binding, demand, self.own()?, epoch)?;
-        let identity = Identity { tenant: &self.settings.name, vm: name };
-        let worker_vm = Vm::new(vm, &identity, None, self.settings.limit, None, None, 0);
-        let reply = self.send(WorkerCommand::SetVm(Box::new(worker_vm.map_err(|e| chain(&e))?)))?;
+        let reply = self.send(WorkerCommand::SetVm(Box::new(Vm::new(vm, VmPages::default()))))?;
         let handshake = Some(Box::new(HandshakingVm { handshake, pages: Some(pages) }));
         self.vms.insert(vm, KnownVm { name: name.to_owned(), key: None, handshake });
         Ok(reply)

@@ -8,7 +8,6 @@ use p4shield_abi::map::MapDefinition;
 use p4shield_bpf::maps::{MapCopy, UpdateFlag};
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
-use p4shield_control::Entries;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,43 +100,12 @@ impl LoadedProgram {
         if map.copy_part(&mut reading.copy) { Ok(()) } else { Err(NotRead::NoMap) }
     }
 
-    /// Returns the entry of `key`, or all entries from number `skip` on, up to `limit` bytes.
-    pub(crate) fn read_map(
-        &self,
-        name: &str,
-        key: Option<&[u8]>,
-        skip: u32,
-        limit: usize,
-    ) -> Result<Entries, String> {
-        let map = self.program.maps().and_then(|m| m.get(name)).ok_or_else(|| no_map(name))?;
-        if let Some(key) = key {
-            return Ok(vec![(key.to_vec(), map.lookup(key).map_err(|e| chain(&e))?)]);
-        }
-        let mut left = limit;
-        let fits = |(key, value): &(Vec<u8>, Vec<u8>)| {
-            // Each length takes at most five bytes.
-            let size = key.len() + value.len() + 10;
-            left.checked_sub(size).is_some_and(|n| {
-                left = n;
-                true
-            })
-        };
-        Ok(map.iter().skip(skip as usize).take_while(fits).collect())
+    /// Writes an entry.
+    pub(crate) fn write_map(&mut self, name: &str, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let map = self.program.maps_mut().and_then(|m| m.get_mut(name));
+        let map = map.ok_or_else(|| format!("the program has no table {name:?}"))?;
+        map.update(key, value, UpdateFlag::Any).map_err(|e| chain(&e))
     }
-
-    /// Writes an entry, or deletes it if `value` is `None`.
-    pub(crate) fn write_map(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
-        let map = self.program.maps_mut().and_then(|m| m.get_mut(name)).ok_or_else(|| no_map(name))?;
-        let done = match value {
-            Some(value) => map.update(key, value, UpdateFlag::Any),
-            None => map.delete(key),
-        };
-        done.map_err(|e| chain(&e))
-    }
-}
-
-fn no_map(name: &str) -> String {
-    format!("the program has no table {name:?}")
 }
 
 /// The limits of one verification. The host waits a little longer.

@@ -12,7 +12,7 @@ use crate::program_reader::ProgramReader;
 use crate::read_memory;
 use crate::vm_handshake::{HandshakingVm, Own};
 use crate::vm_keys;
-use crate::worker::{KeyChange, ProgramRunner, ServedChannel, Vm, WorkerAnswer, WorkerCommand};
+use crate::worker::{KeyChange, ProgramRunner, ServedChannel, Vm, VmPages, WorkerAnswer, WorkerCommand};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
@@ -22,14 +22,11 @@ use p4shield_control::{
     AgentDemand, BundleRequest, Hello, KeysSent, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
     ProgramSlot, Reply, Request, WireGeometry,
 };
-use p4shield_seal::{AgeLimit, Identity, KeyId};
+use p4shield_seal::{AgeLimit, EpochSequence, Identity, KeyId};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Most bytes of map entries in one answer.
-const ENTRIES_BYTES: usize = 96 << 10;
 
 /// Executes requests.
 pub(crate) struct RequestHandler<V, W> {
@@ -37,6 +34,9 @@ pub(crate) struct RequestHandler<V, W> {
     pub(crate) worker: W,
     pub(crate) settings: TenantSettings,
     pub(crate) vms: BTreeMap<u16, KnownVm>,
+    /// The epochs of all logs since the start, also of VMs that were removed: under an epoch that repeats,
+    /// nonces would, too.
+    pub(crate) epochs: EpochSequence,
     /// The P4 VM's part in handshakes, from the first one on.
     pub(crate) own: Option<Own>,
     /// What collects evidence about this P4 VM.
@@ -79,6 +79,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             worker,
             settings,
             vms: BTreeMap::new(),
+            epochs: EpochSequence::default(),
             own: None,
             evidence: None,
             staged: Vec::new(),
@@ -172,19 +173,6 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 self.bundles.forget_channel(channel);
                 self.send(WorkerCommand::Detach(channel))
             }
-            Request::MapRead { slot, map, key, skip } => {
-                let work = move |p: &mut program::LoadedProgram| {
-                    p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES)
-                };
-                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
-            }
-            Request::MapWrite { slot, map, key, value } => {
-                self.bundles.allow("an entry of a table from the host")?;
-                let work = move |p: &mut program::LoadedProgram| {
-                    p.write_map(&map, &key, value.as_deref()).map(|()| vec![])
-                };
-                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
-            }
             Request::DescribeProgram { slot, maps, schema } => self.reader.describe(slot, maps, schema),
             Request::ReadMap(query) => self.reader.read(&self.worker, &query),
             Request::Status => self.send(WorkerCommand::Status),
@@ -210,7 +198,6 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 | WorkerAnswer::KeysChanged(_)
                 | WorkerAnswer::Detached(..),
             ) => Ok(Reply::Done),
-            Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
             Some(WorkerAnswer::Status(mut status)) => {
                 self.add_handshakes(&mut status);
                 Ok(Reply::Status(status))
@@ -245,9 +232,17 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let keys = vm_keys::ring(keys, descriptors)?;
         let key = keys.as_ref().map(|keys| keys.current().id());
         let identity = Identity { tenant: &self.settings.name, vm: name };
-        let (limit, min_epoch) = (self.settings.limit, self.settings.min_epoch);
-        let worker_vm = Vm::new(vm, &identity, keys.as_ref(), limit, info, log, min_epoch);
-        let reply = self.send(WorkerCommand::SetVm(Box::new(worker_vm.map_err(|e| chain(&e))?)))?;
+        let pages = match &keys {
+            Some(keys) => {
+                let epoch = self.epochs.next(self.settings.min_epoch);
+                let epoch = epoch.map_err(|e| format!("cannot start the log: {}", chain(&e)))?;
+                VmPages::open(&identity, keys, self.settings.limit, (info, log), epoch)
+                    .map_err(|e| chain(&e))?
+            }
+            None if info.is_none() && log.is_none() => VmPages::default(),
+            None => return Err("a VM with an info page or a log page needs a key".to_owned()),
+        };
+        let reply = self.send(WorkerCommand::SetVm(Box::new(Vm::new(vm, pages))))?;
         self.vms.insert(vm, KnownVm { name: name.to_owned(), key, handshake: None });
         Ok(reply)
     }

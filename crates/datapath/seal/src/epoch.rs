@@ -29,6 +29,14 @@ pub(crate) const RANDOM: u64 = (1 << RANDOM_BITS) - 1;
 /// Above it the random bits would not fit, so that two starts could take the same number.
 const HIGHEST_FLOOR: u64 = u64::MAX - RANDOM;
 
+/// Most nanoseconds that a floor may be ahead of the clock: 417 days. Honest floors are ahead after a clock
+/// was set back, and by a minute for each start of a P4 VM that fails again and again. A higher floor would
+/// let a host take the numbers away that later epochs need.
+pub const MAX_FLOOR_LEAD_NS: u64 = 1 << 55;
+
+/// Nanoseconds of a day.
+const DAY_NS: u64 = 86_400_000_000_000;
+
 /// Longest state file: one line.
 const STATE_LIMIT: u64 = 128;
 
@@ -69,9 +77,22 @@ pub enum EpochError {
         .0.display()
     )]
     Exhausted(PathBuf),
-    /// The floor leaves no room for random bits.
-    #[error("the epoch floor {0} is too high: the host's epoch file is damaged or forged; remove it")]
-    FloorTooHigh(u64),
+    /// The floor is too far ahead of the clock.
+    #[error(
+        "the epoch floor {floor} is {} days ahead of this P4 VM's clock, more than the {} that are accepted: \
+         set the host's clock; if it is right, the tenant's epoch file in the daemon's state folder is \
+         damaged or forged: remove it",
+        floor.saturating_sub(*clock) / DAY_NS, MAX_FLOOR_LEAD_NS / DAY_NS
+    )]
+    FloorTooHigh {
+        /// The floor.
+        floor: u64,
+        /// What the clock reads, in nanoseconds.
+        clock: u64,
+    },
+    /// This process has taken the highest number.
+    #[error("this P4 VM has used all epochs: set the host's clock and restart the P4 VM")]
+    Spent,
     /// The system returned no random bytes.
     #[error("the system returned no random bytes for an epoch: {0}")]
     Random(getrandom::Error),
@@ -107,22 +128,13 @@ impl Epoch {
         Self::from_floor(0)
     }
 
-    /// Takes an epoch for a writer without storage (a P4 VM in an empty root): not below `floor`,
-    /// which the host daemon keeps ([`EpochFloor`]), nor below the clock. A false floor changes
-    /// little: if it is too low, the clock decides; if it is so high that random bits do not fit, it
-    /// is refused; any other leaves the random bits.
+    /// Takes the only epoch of a process without storage, as [`EpochSequence::next`].
     ///
     /// # Errors
     ///
-    /// If the system returns no random bytes, or the floor is too high.
-    ///
-    /// [`EpochFloor`]: crate::EpochFloor
+    /// If the system returns no random bytes, or the floor is too far ahead of the clock.
     pub fn from_floor(floor: u64) -> Result<Self, EpochError> {
-        if floor > HIGHEST_FLOOR {
-            return Err(EpochError::FloorTooHigh(floor));
-        }
-        let from = floor.max(Now::read().real_ns.min(HIGHEST_FLOOR));
-        Ok(Self { number: from + (random()? & RANDOM), _lock: None })
+        EpochSequence::default().next(floor)
     }
 
     /// Takes the epoch of a session, for a writer that begins with it: after its start, or its peer's.
@@ -140,6 +152,44 @@ impl Epoch {
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
+    }
+}
+
+/// Epochs of a process without storage (a P4 VM in an empty root), which begins several logs: each epoch is
+/// above all earlier ones of the process, whatever host and clock say in between.
+#[derive(Debug, Default)]
+pub struct EpochSequence {
+    /// The highest epoch that was taken.
+    last: Option<u64>,
+}
+
+impl EpochSequence {
+    /// Takes an epoch: above the earlier ones, not below `floor`, which the host daemon keeps
+    /// ([`EpochFloor`]), nor below the clock. A false floor changes little: if it is too low, the clock
+    /// decides; if it is more than [`MAX_FLOOR_LEAD_NS`] ahead of the clock, it is refused; any other leaves
+    /// the random bits, and the memory of this process.
+    ///
+    /// # Errors
+    ///
+    /// If the system returns no random bytes, the floor is too far ahead of the clock, or no number is left.
+    ///
+    /// [`EpochFloor`]: crate::EpochFloor
+    pub fn next(&mut self, floor: u64) -> Result<Epoch, EpochError> {
+        self.next_at(Now::read().real_ns, floor)
+    }
+
+    fn next_at(&mut self, clock: u64, floor: u64) -> Result<Epoch, EpochError> {
+        if floor > clock.saturating_add(MAX_FLOOR_LEAD_NS) {
+            return Err(EpochError::FloorTooHigh { floor, clock });
+        }
+        let after_last = self.last.map_or(0, |last| last.saturating_add(1));
+        let from = floor.max(clock).max(after_last);
+        if from > HIGHEST_FLOOR {
+            return Err(EpochError::Spent);
+        }
+        let number = from + (random()? & RANDOM);
+        self.last = Some(number);
+        Ok(Epoch { number, _lock: None })
     }
 }
 
@@ -216,4 +266,44 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
 
 fn io(path: &Path, doing: &'static str, source: Errno) -> EpochError {
     EpochError::Io { path: path.to_owned(), doing, source: source.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: u64 = 20_000 * DAY_NS;
+
+    #[test]
+    fn a_process_repeats_no_epoch_under_any_clock_or_floor() {
+        let mut epochs = EpochSequence::default();
+        let mut last = 0;
+        let clocks = [CLOCK, CLOCK, CLOCK - DAY_NS, 0, CLOCK];
+        for (n, clock) in clocks.into_iter().cycle().take(5_000).enumerate() {
+            let floor = if n % 3 == 0 { clock + MAX_FLOOR_LEAD_NS } else { 0 };
+            let epoch = epochs.next_at(clock, floor).unwrap().number();
+            assert!(epoch > last, "round {n}: {epoch} after {last}");
+            last = epoch;
+        }
+    }
+
+    #[test]
+    fn a_floor_far_above_the_clock_is_refused_with_a_remedy() {
+        let mut epochs = EpochSequence::default();
+        let first = epochs.next_at(CLOCK, CLOCK + MAX_FLOOR_LEAD_NS).unwrap().number();
+        for floor in [CLOCK + MAX_FLOOR_LEAD_NS + 1, u64::MAX] {
+            let error = epochs.next_at(CLOCK, floor).unwrap_err().to_string();
+            assert!(error.contains("days ahead") && error.contains("set the host's clock"), "{error}");
+        }
+        let next = epochs.next_at(CLOCK, 0).unwrap().number();
+        assert!((first + 1..=first + 1 + RANDOM).contains(&next), "a refusal takes no number");
+    }
+
+    #[test]
+    fn epochs_end_rather_than_repeat() {
+        for last in [HIGHEST_FLOOR, u64::MAX] {
+            let mut epochs = EpochSequence { last: Some(last) };
+            assert!(matches!(epochs.next_at(CLOCK, 0), Err(EpochError::Spent)), "{last}");
+        }
+    }
 }

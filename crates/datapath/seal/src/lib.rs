@@ -9,6 +9,7 @@
 //!   a key file that may be replaced while its reader runs.
 //! * [`Epoch`]: the number of one start of a writer. Epochs only grow, also across crashes, and each
 //!   has its own key, so a (key, nonce) pair is never used twice.
+//! * [`EpochSequence`]: the epochs of a process without storage, which never repeat in it.
 //! * [`EpochFloor`]: a lower limit that keeps the epochs of a writer without storage growing when its
 //!   clock is set back.
 //! * [`InfoSealer`] and [`InfoOpener`]: snapshots of in-VM information, with an age limit.
@@ -46,7 +47,7 @@ pub use clock::Now;
 pub use derive::Identity;
 pub use digest::PacketDigest;
 pub use digest_batch::{DigestBatch, LANES};
-pub use epoch::{Epoch, EpochError};
+pub use epoch::{Epoch, EpochError, EpochSequence, MAX_FLOOR_LEAD_NS};
 pub use floor::EpochFloor;
 pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
 pub use key::{KEY_SIZE, KeyError, KeyId, TenantKey};

@@ -97,7 +97,6 @@ mod tests {
                 geometry: Geometry::default().into(),
                 packets: Some(1 << 24),
             },
-            Request::MapWrite { slot, map: "ports".into(), key: vec![1; 4], value: Some(vec![2; 8]) },
             Request::DescribeProgram { slot, maps: 3, schema: 4096 },
             Request::ReadMap(MapQuery { slot, program: [9; 32], map: 1, from: 7, rows: 100, zeros: true }),
             Request::Status,
@@ -140,7 +139,6 @@ mod tests {
             samples().into_iter().map(|body| encode(&Envelope { id: 7, body }).unwrap()).collect();
         let status = Status { vms: vec![VmStatus::default(); 2], ..Status::default() };
         let hello = Reply::Hello { version: PROTOCOL_VERSION, sandbox: SandboxReport::default() };
-        let entries = Reply::Entries(vec![(vec![1; 4], vec![2; 8])]);
         let map = MapDescription { name: "ports".into(), definition: [1, 4, 8, 16, 0] };
         let description = ProgramDescription {
             map_count: 2,
@@ -152,7 +150,6 @@ mod tests {
         let part = MapPart { entries: vec![(vec![1; 4], vec![2; 8])], more: 3, next: Some(300) };
         for body in [
             hello,
-            entries,
             Reply::Status(Box::new(status)),
             Reply::Refused("no".to_owned()),
             Reply::Description(Box::new(description)),

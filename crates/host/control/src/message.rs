@@ -1,7 +1,7 @@
 //! The messages: what the host daemon requests of a P4 VM, and what the P4 VM replies.
 
 use crate::bundle::{BundleLoaded, BundleRequest};
-use crate::program::{Entries, MapPart, MapQuery, ProgramDescription, ProgramSlot};
+use crate::program::{MapPart, MapQuery, ProgramDescription, ProgramSlot};
 use crate::sandbox::SandboxReport;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most bytes of a bundle.
@@ -187,28 +187,6 @@ pub enum Request {
         /// The host's number for it.
         channel: u32,
     },
-    /// Reads a table: one entry, or all of them from `skip` on, as many as a message holds.
-    MapRead {
-        /// The program's place.
-        slot: ProgramSlot,
-        /// The map's symbol.
-        map: String,
-        /// The entry's key; `None` for all.
-        key: Option<Vec<u8>>,
-        /// Entries to skip when all are read.
-        skip: u32,
-    },
-    /// Writes or deletes a table's entry.
-    MapWrite {
-        /// The program's place.
-        slot: ProgramSlot,
-        /// The map's symbol.
-        map: String,
-        /// The entry's key.
-        key: Vec<u8>,
-        /// Its value; `None` deletes it.
-        value: Option<Vec<u8>>,
-    },
     /// Names and types of a program's maps, as much as a message holds.
     DescribeProgram {
         /// The program's place.
@@ -263,8 +241,6 @@ impl Request {
             | Self::ExpectProgram { .. }
             | Self::UnloadProgram { .. }
             | Self::DetachChannel { .. }
-            | Self::MapRead { .. }
-            | Self::MapWrite { .. }
             | Self::DescribeProgram { .. }
             | Self::ReadMap(_)
             | Self::Status
@@ -295,8 +271,6 @@ pub enum Reply {
     },
     /// The program does not run: what the linker, the verifier or the engine has against it.
     Refused(String),
-    /// Entries of a table.
-    Entries(Entries),
     /// How things are.
     Status(Box<Status>),
     /// What was asked cannot be done, and why.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::parties::{HOSTILE, HonestImage, NoTee, Party, Tee, assert_agreed, at, attested, binding, key};
 use crate::binding::Role;
-use crate::config::Config;
+use crate::config::{Config, Now};
 use crate::crypto::Curve;
 use crate::error::{HandshakeError, RefusalReason};
 use crate::evidence::{Prover, ProverError};
 use crate::message::EVIDENCE_LIMIT;
-use crate::session::{HIGHEST_EPOCH, Renewal, SessionLimits};
+use crate::session::{MAX_LEAD_NS, Renewal, SessionLimits};
 use crate::trust::Trust;
 
 const CURVE: Curve = Curve::X25519;
@@ -24,11 +24,16 @@ fn without_tee(seed: u64, trust: Trust) -> Config {
 
 /// Runs a handshake without a host.
 fn run(initiator: Config, responder: Config) -> (Party, Party) {
+    run_at(initiator, responder, at(1))
+}
+
+/// Runs a handshake of which each message comes at `now`.
+fn run_at(initiator: Config, responder: Config, now: Now) -> (Party, Party) {
     let (mut i, first) = Party::new(Role::Initiator, initiator, 1, at(0));
     let (mut r, _) = Party::new(Role::Responder, responder, 2, at(0));
     let mut to_r = first;
     while let Some(sent) = to_r {
-        to_r = r.handle(&sent, at(1)).and_then(|answer| i.handle(&answer, at(1)));
+        to_r = r.handle(&sent, now).and_then(|answer| i.handle(&answer, now));
     }
     (i, r)
 }
@@ -172,15 +177,41 @@ fn evidence_of_any_length_fits_or_is_an_error() {
 
 #[test]
 fn epochs_rise_above_those_of_both_parties() {
-    for (i, r, expected) in [(0, 0, 0), (5, 9, 9), (9, 5, 9), (HIGHEST_EPOCH, 0, HIGHEST_EPOCH)] {
+    for (i, r, expected) in [(0, 0, 0), (5, 9, 9), (9, 5, 9)] {
         let (i, r) = run(honest(1).with_lowest_epoch(i), honest(2).with_lowest_epoch(r));
         let (a, b) = (i.session.unwrap(), r.session.unwrap());
         assert_agreed(&a, &b);
         assert_eq!(a.epoch(), expected);
     }
-    let (i, r) = errors(honest(1), honest(2).with_lowest_epoch(HIGHEST_EPOCH + 1));
-    assert_eq!(i, HandshakeError::EpochsExhausted);
-    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::Malformed));
+}
+
+/// A peer of which nothing is verified proposes the highest epoch, and an honest P4 VM comes after it.
+#[test]
+fn no_peer_makes_later_handshakes_impossible() {
+    let anyone = |seed, epoch| without_tee(seed, Trust::unverified()).with_lowest_epoch(epoch);
+    let clock = at(0).unix_s * 1_000_000_000;
+    for proposal in [0, clock, clock + MAX_LEAD_NS, clock + MAX_LEAD_NS + 1, 1 << 63, u64::MAX] {
+        let (i, _) = run(anyone(1, clock), anyone(2, proposal));
+        let kept = i.session.map_or(clock, |session| session.epoch() + 1);
+        let a_second_later = Now { unix_s: at(0).unix_s + 1, ..at(1) };
+        let (i, r) = run_at(anyone(1, kept), anyone(3, clock), a_second_later);
+        assert_agreed(&i.session.expect("an honest P4 VM agrees"), &r.session.unwrap());
+    }
+}
+
+#[test]
+fn an_epoch_far_above_the_clock_is_refused_by_name() {
+    let clock = at(0).unix_s * 1_000_000_000;
+    let (i, r) = errors(honest(1), honest(2).with_lowest_epoch(clock + MAX_LEAD_NS + 1));
+    assert!(matches!(i, HandshakeError::EpochAhead { .. }) && i.to_string().contains("clock"), "{i}");
+    assert_eq!(r, HandshakeError::RefusedByPeer(RefusalReason::Epoch));
+    // A clock that was set back refuses no epoch up to one that the party has seen itself.
+    let seen = clock + 2 * MAX_LEAD_NS;
+    let later = Now { unix_s: 2 * at(0).unix_s, ..at(1) };
+    let (i, r) = run_at(honest(1).with_lowest_epoch(seen), honest(2).with_lowest_epoch(seen), at(1));
+    assert_agreed(&i.session.unwrap(), &r.session.unwrap());
+    let (i, r) = run_at(honest(1).with_lowest_epoch(seen), honest(2), later);
+    assert_agreed(&i.session.unwrap(), &r.session.unwrap());
 }
 
 #[test]

@@ -12,7 +12,11 @@ use crate::crypto::Curve;
 use crate::error::Awaited;
 use crate::hole::Hole;
 use crate::key::PublicKey;
+use crate::session::MAX_LEAD_NS;
 use crate::trust::Trust;
+
+/// What every party accepts, as no clock of a test is earlier.
+const HIGHEST_PROPOSAL: u64 = at(0).unix_s * 1_000_000_000 + MAX_LEAD_NS;
 
 /// Random numbers (SplitMix64): the same ones for the same seed.
 pub(super) struct Random(pub(super) u64);
@@ -136,7 +140,7 @@ impl World {
             (Pairing::OneConsents, Role::Responder) => plain(Trust::pinned(pinned(Role::Initiator))),
             (Pairing::OneConsents | Pairing::Unverified, _) => plain(Trust::unverified()),
         };
-        let epoch = self.random.next() >> 2;
+        let epoch = self.random.next() % HIGHEST_PROPOSAL;
         Config { hole: self.hole, ..config }.with_lowest_epoch(epoch)
     }
 
@@ -147,7 +151,7 @@ impl World {
         let own = key(self.curve, 1000 + number);
         let config = Config::new(self.places[place].binding, own, trust)
             .with_judge(Arc::new(Thief(Arc::clone(&self.loot))))
-            .with_lowest_epoch(self.random.next() >> 1);
+            .with_lowest_epoch(self.random.next() % (HIGHEST_PROPOSAL + HIGHEST_PROPOSAL / 8));
         let config = match self.random.below(4) {
             0 => config,
             1 => config.with_prover(Arc::new(Tee(HOSTILE))),

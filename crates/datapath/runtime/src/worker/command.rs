@@ -10,13 +10,10 @@ use super::vm::{Vm, VmPages};
 use crate::program::{LoadedProgram, MapReading, NotRead, ProgramPair};
 use p4shield_abi::Verdict;
 use p4shield_channel::Doorbell;
-use p4shield_control::{Entries, ProgramSlot, Status};
+use p4shield_control::{ProgramSlot, Status};
 
 /// The answer to a command that does not apply.
 pub(crate) const UNSUPPORTED: &str = "programs in a switch (placement inline) do not support this request";
-
-/// An operation on a program between two batches.
-pub(crate) type ProgramTask = Box<dyn FnOnce(&mut LoadedProgram) -> Result<Entries, String> + Send>;
 
 /// A command.
 pub enum WorkerCommand {
@@ -38,8 +35,6 @@ pub enum WorkerCommand {
     Attach(Box<ServedChannel>, Doorbell),
     /// Removes a channel.
     Detach(u32),
-    /// Reads or writes a program's maps.
-    WithProgram(ProgramSlot, ProgramTask),
     /// Copies a part of a program's map. The worker allocates and frees nothing for it.
     CopyMap(ProgramSlot, Box<MapReading>),
     /// Returns the status.
@@ -64,8 +59,6 @@ pub enum WorkerAnswer {
     KeysChanged(Box<KeyChange>),
     /// Success; the removed channel is returned.
     Detached(Box<ServedChannel>, Doorbell),
-    /// The result of [`WorkerCommand::WithProgram`].
-    Entries(Result<Entries, String>),
     /// What [`WorkerCommand::CopyMap`] was given, with the part if there is no reason against it.
     Copied(Box<MapReading>, Result<(), NotRead>),
     /// The status.
@@ -94,7 +87,6 @@ impl WorkerCommand {
             Self::SetPrograms(vm, mut pair) => {
                 programs.set_programs(vm, &mut pair).map(|()| WorkerAnswer::RetiredBoth(pair))
             }
-            Self::WithProgram(slot, task) => programs.program(slot).map(|p| WorkerAnswer::Entries(task(p))),
             Self::CopyMap(slot, mut reading) => {
                 let result = programs.copy_map(slot, &mut reading);
                 Ok(WorkerAnswer::Copied(reading, result))

@@ -165,13 +165,6 @@ impl TenantPrograms {
         Ok(())
     }
 
-    /// Returns a program.
-    pub(super) fn program(&mut self, slot: ProgramSlot) -> Result<&mut LoadedProgram, String> {
-        let (vm, direction) = self.slot(slot)?;
-        let missing = || format!("VM {} has no program for {}", slot.vm, direction.name());
-        vm.program_mut(direction).ok_or_else(missing)
-    }
-
     /// Copies the next part of a program's map.
     pub(super) fn copy_map(&mut self, slot: ProgramSlot, reading: &mut MapReading) -> Result<(), NotRead> {
         let vm = self.vms.get_mut(usize::from(slot.vm)).and_then(Option::as_deref_mut);

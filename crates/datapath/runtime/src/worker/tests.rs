@@ -12,7 +12,7 @@ use p4shield_bpf::maps::MapCopy;
 use p4shield_bpf::{EngineOptions, Program, Verified, asm};
 use p4shield_channel::{PageReader, Requester, Responder, SharedMemory, create_channel};
 use p4shield_control::ProgramSlot;
-use p4shield_seal::{AgeLimit, Identity, KeyRing, LogOpener, PacketDigest, TenantKey};
+use p4shield_seal::{AgeLimit, Epoch, Identity, KeyRing, LogOpener, PacketDigest, TenantKey};
 use p4shield_testbed::allocations::{Counting, allocations};
 
 #[global_allocator]
@@ -57,7 +57,9 @@ fn setup_with(program: &str, geometry: Geometry) -> Setup {
     let keys = KeyRing::new(TenantKey::from_bytes(KEY));
     let (info, log) = (page(INFO_PAGE_SIZE), page(LOG_PAGE_SIZE));
     let pages = (Some(info), Some(log.map_again().unwrap()));
-    let mut vm = Vm::new(0, &IDENTITY, Some(&keys), AgeLimit::default(), pages.0, pages.1, 0).unwrap();
+    let epoch = Epoch::from_clock().unwrap();
+    let pages = VmPages::open(&IDENTITY, &keys, AgeLimit::default(), pages, epoch).unwrap();
+    let mut vm = Vm::new(0, pages);
     // SAFETY: the packets below are longer than what the programs touch.
     let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
     let program = Program::load(&verified, &EngineOptions::default()).unwrap();

@@ -37,7 +37,7 @@ impl VmPages {
     ///
     /// # Errors
     /// A page has the wrong size.
-    pub(crate) fn open(
+    pub fn open(
         identity: &Identity<'_>,
         keys: &KeyRing,
         limit: AgeLimit,
@@ -124,35 +124,17 @@ impl DirectionState {
 }
 
 impl Vm {
-    /// Returns a VM without programs. The epoch of its log is at least `min_epoch`.
-    ///
-    /// # Errors
-    /// A page has the wrong size, or pages come without a key.
-    pub fn new(
-        index: u16,
-        identity: &Identity<'_>,
-        keys: Option<&KeyRing>,
-        limit: AgeLimit,
-        info: Option<SharedMemory>,
-        log: Option<SharedMemory>,
-        min_epoch: u64,
-    ) -> Result<Self, VmError> {
-        let pages = match keys {
-            Some(keys) => {
-                let epoch = Epoch::from_floor(min_epoch)?;
-                VmPages::open(identity, keys, limit, (info, log), epoch)?
-            }
-            None if info.is_none() && log.is_none() => VmPages::default(),
-            None => return Err(VmError::NoKey),
-        };
-        Ok(Self {
+    /// Returns a VM without programs.
+    #[must_use]
+    pub fn new(index: u16, pages: VmPages) -> Self {
+        Self {
             index,
             directions: Default::default(),
             pages,
             known: Box::new(VmInfo::unknown(InfoStatus::Missing)),
             status: InfoStatus::Missing,
             replacements: 0,
-        })
+        }
     }
 
     /// Exchanges the pages.

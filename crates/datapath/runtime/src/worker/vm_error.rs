@@ -1,7 +1,6 @@
 //! Errors of a user VM's pages.
 
 use p4shield_channel::ChannelError;
-use p4shield_seal::EpochError;
 
 /// Why a VM's pages cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -16,10 +15,4 @@ pub enum VmError {
         #[source]
         source: ChannelError,
     },
-    /// Pages are sealed, but there is no key.
-    #[error("a VM with an info page or a log page needs a key")]
-    NoKey,
-    /// No epoch for the log can be chosen.
-    #[error("cannot start the log")]
-    Epoch(#[from] EpochError),
 }

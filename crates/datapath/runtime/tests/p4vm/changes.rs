@@ -1,15 +1,16 @@
 //! Changes of a running P4 VM: VMs come and go, and programs are replaced together.
 
 use crate::programs;
-use crate::rig::{EGRESS, INGRESS, KEY, Rig, WITH_KEY, memory};
+use crate::rig::{EGRESS, INGRESS, KEY, Pages, Rig, WITH_KEY, memory};
 use crate::tests::{Test, with_pages};
 use p4shield_abi::{Direction, Verdict};
-use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
+use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 
 pub(crate) const TESTS: &[Test] = &[
     ("staged_programs_run_after_the_commit_only", staged_programs_run_after_the_commit_only),
     ("a_removed_vms_number_is_free_again", a_removed_vms_number_is_free_again),
     ("a_vm_that_comes_back_writes_a_later_epoch", a_vm_that_comes_back_writes_a_later_epoch),
+    ("no_sequence_of_requests_repeats_a_nonce", no_sequence_of_requests_repeats_a_nonce),
 ];
 
 fn stage(rig: &mut Rig, slot: ProgramSlot, source: &str) -> Result<Reply, ClientError> {
@@ -65,6 +66,31 @@ fn a_removed_vms_number_is_free_again() {
     assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
 }
 
+/// Adds the first VM with its log page.
+fn add_with_log(rig: &mut Rig, pages: &Pages) {
+    let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
+    let vm =
+        Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, handshake: None, keys: WITH_KEY };
+    rig.ask(vm, &[&page, &memory("key", &KEY)]).unwrap();
+}
+
+/// A floor ahead of the clock leaves nothing but random bits, which repeat after some 1,800 rounds.
+fn no_sequence_of_requests_repeats_a_nonce() {
+    let ahead = p4shield_seal::Now::read().real_ns + 30 * 86_400_000_000_000;
+    let (mut rig, pages, _info, log) =
+        with_pages("nonces", Hello { min_epoch: ahead, ..crate::rig::hello() });
+    let mut last = 0;
+    for round in 0..200 {
+        rig.ask(Request::RemoveVm { vm: 0 }, &[]).unwrap();
+        add_with_log(&mut rig, &pages);
+        rig.ask(Request::RaiseEpoch { min_epoch: ahead }, &[]).unwrap();
+        let epoch = || log.newest(&mut vec![0; log.room()]).ok().flatten().map_or(0, |p| p.epoch);
+        crate::rig::wait_for("a record of another epoch", || epoch() != last);
+        assert!(epoch() > last, "round {round}: epoch {} after {last}", epoch());
+        last = epoch();
+    }
+}
+
 /// Under one epoch the new writer would use the nonces of the old one again.
 fn a_vm_that_comes_back_writes_a_later_epoch() {
     let (mut rig, pages, _info, log) = with_pages("again", crate::rig::hello());
@@ -75,10 +101,7 @@ fn a_vm_that_comes_back_writes_a_later_epoch() {
     rig.ask(Request::RemoveVm { vm: 0 }, &[]).unwrap();
     rig.ask(Request::RaiseEpoch { min_epoch: floor }, &[]).unwrap();
     rig.ask(Request::RaiseEpoch { min_epoch: 1 }, &[]).unwrap();
-    let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
-    let vm =
-        Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, handshake: None, keys: WITH_KEY };
-    rig.ask(vm, &[&page, &memory("key", &KEY)]).unwrap();
+    add_with_log(&mut rig, &pages);
     crate::rig::wait_for("a record of the next epoch", || epoch().is_some_and(|e| e > first));
     assert!(epoch().unwrap() >= floor, "a lower floor lowers none");
 }

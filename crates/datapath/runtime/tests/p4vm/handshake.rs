@@ -81,7 +81,7 @@ impl UserVm {
         let start = Instant::now();
         let now = || p4shield_handshake::Now {
             steady_ms: u64::try_from(start.elapsed().as_millis()).unwrap(),
-            unix_s: 1,
+            unix_s: Now::read().real_ns / 1_000_000_000,
         };
         let (mut initiator, first) = Initiator::start(config, now()).unwrap();
         self.handshake.send(&first).unwrap();

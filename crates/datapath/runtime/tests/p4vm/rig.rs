@@ -6,7 +6,8 @@ use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
 use p4shield_control::{
-    Client, ClientError, Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket, Status,
+    Client, ClientError, Hello, KeysSent, MapQuery, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket,
+    Status,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -152,13 +153,17 @@ impl Rig {
         }
     }
 
+    /// Returns the value of a program's map for a key, as the daemon reads it.
     pub(crate) fn entry(&mut self, slot: ProgramSlot, map: &str, key: u32) -> Option<u64> {
-        let key = key.to_ne_bytes().to_vec();
-        let request = Request::MapRead { slot, map: map.into(), key: Some(key), skip: 0 };
-        match self.ask(request, &[]).ok()? {
-            Reply::Entries(entries) => Some(u64::from_ne_bytes(entries[0].1.as_slice().try_into().unwrap())),
-            other => panic!("{other:?}"),
-        }
+        let describe = Request::DescribeProgram { slot, maps: 0, schema: 0 };
+        let Ok(Reply::Description(description)) = self.ask(describe, &[]) else { return None };
+        let map = description.maps.iter().position(|m| m.name == map)?;
+        let (program, map) = (description.program, map as u32);
+        let query = MapQuery { slot, program, map, from: 0, rows: u32::MAX, zeros: true };
+        let Ok(Reply::MapPart(part)) = self.ask(Request::ReadMap(query), &[]) else { return None };
+        assert_eq!(part.next, None, "the map fits one part");
+        let (_, value) = part.entries.into_iter().find(|(k, _)| k == &key.to_ne_bytes())?;
+        Some(u64::from_ne_bytes(value.try_into().unwrap()))
     }
 }
 

@@ -72,7 +72,7 @@ fn the_old_key_ends_when_the_agent_uses_the_new_one() {
     let (mut sealer, mut opener) = rotated();
     let kept = info(&mut sealer, 20);
     // A later position, sealed by a cloud that has stolen the old key.
-    let mut thief = InfoSealer::new(&OLD, &WEB, Epoch::from_floor(u64::MAX / 2).unwrap());
+    let mut thief = InfoSealer::new(&OLD, &WEB, Epoch::from_session(u64::MAX / 2));
     sealer.rotate(&NEW, &WEB);
     open(&mut opener, &info(&mut sealer, 30), 30).unwrap();
     assert_eq!(opener.previous_until(), None);
@@ -215,7 +215,7 @@ fn another_log_does_not_continue_at_a_rotation() {
 fn records_under_the_old_key_are_refused_after_the_rotation() {
     let (mut sealer, mut opener) = logs();
     // A cloud that has stolen the old key continues the log with it.
-    let mut thief = LogSealer::new(&OLD, &WEB, Epoch::from_floor(u64::MAX / 2).unwrap());
+    let mut thief = LogSealer::new(&OLD, &WEB, Epoch::from_session(u64::MAX / 2));
     let stolen = record(&mut thief, 100);
     rotate(&mut sealer);
     read(&mut opener, &record(&mut sealer, 2), 1).unwrap();

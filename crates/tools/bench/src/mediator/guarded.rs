@@ -20,9 +20,9 @@ use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Re
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
 use p4shield_runtime::worker::{
-    LoadedProgram, ServedChannel, Vm, Worker, WorkerAnswer, WorkerCommand, WorkerHandle, mailbox,
+    LoadedProgram, ServedChannel, Vm, VmPages, Worker, WorkerAnswer, WorkerCommand, WorkerHandle, mailbox,
 };
-use p4shield_seal::{AgeLimit, Identity, KeyRing, TenantKey};
+use p4shield_seal::{AgeLimit, Epoch, Identity, KeyRing, TenantKey};
 use tempfile::TempDir;
 
 use crate::cores;
@@ -81,10 +81,11 @@ impl WorkerThread {
         let working = Self { control, thread: Some(thread) };
         let identity = Identity { tenant: "bench", vm: "vm0" };
         let keys = KeyRing::new(pages.key.duplicate());
-        let vm = Vm::new(0, &identity, Some(&keys), AgeLimit::default(), None, Some(pages.log()?), 0);
+        let (log, epoch) = (Some(pages.log()?), Epoch::from_clock()?);
+        let vm = Vm::new(0, VmPages::open(&identity, &keys, AgeLimit::default(), (None, log), epoch)?);
         let program = Program::load(&verified, &EngineOptions::default())?;
         let loaded = Box::new(LoadedProgram::of(program));
-        working.send(WorkerCommand::SetVm(Box::new(vm?)))?;
+        working.send(WorkerCommand::SetVm(Box::new(vm)))?;
         working.send(WorkerCommand::SetProgram(ProgramSlot::new(0, Direction::Ingress), Some(loaded)))?;
         working.send(WorkerCommand::Attach(Box::new(ServedChannel::new(0, judge, geometry)), bell))?;
         Ok(working)

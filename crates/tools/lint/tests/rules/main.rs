@@ -8,6 +8,7 @@
 //! | [`circles`] | the files of a crate import each other in one direction |
 //! | [`documents`] | links and paths in documents lead somewhere; the threat model's tests exist |
 //! | [`events`] | each log line of the product has an event, which docs/reference/log-events.md lists |
+//! | [`protocol`] | a P4 VM executes no request that the daemon never sends |
 //! | [`style`] | files, lines and test names are short; placeholders for actors are absent |
 //! | [`unsafe_code`] | only the crates that ARCHITECTURE.md lists contain `unsafe` |
 
@@ -15,6 +16,7 @@ mod arrows;
 mod circles;
 mod documents;
 mod events;
+mod protocol;
 mod style;
 mod tree;
 mod unsafe_code;
@@ -69,6 +71,13 @@ fn every_claim_of_the_threat_model_names_existing_tests() {
 #[test]
 fn every_log_line_has_a_documented_event() {
     none("log events that differ from docs/reference/log-events.md", &events::findings());
+}
+
+#[test]
+fn the_daemon_sends_every_request_of_the_protocol() {
+    let (unsent, requests) = protocol::unsent();
+    none("requests that only a hostile host sends", &unsent);
+    assert!(requests > 15, "only {requests} requests were found; has the protocol's form changed?");
 }
 
 #[test]

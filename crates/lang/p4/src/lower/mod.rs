@@ -67,7 +67,7 @@ struct InlinedCallee {
     /// Storage of the result.
     result: Option<Rc<Storage>>,
     /// Copies of out and inout parameters to arguments, which its end performs.
-    copy_out: Vec<(Rc<Storage>, lvalue::LValue)>,
+    copy_out: invoke::Copies,
 }
 
 /// Targets of `break` and `continue`.

@@ -62,13 +62,16 @@ impl Machine<'_> {
                 return if self.eval(c)?.truth() { self.eval(t) } else { self.eval(f) };
             }
             ExprKind::Aggregate(items) => {
-                let items: Eval<Vec<Val>> = items.iter().map(|i| self.eval(i)).collect();
+                let mut values = vec![Val::Nothing; items.len()];
+                for (i, item) in items.as_written() {
+                    values[i] = self.eval(item)?;
+                }
                 let mut v = zero(&e.ty);
                 match &mut v {
-                    Val::Nothing => Val::Record(items?),
+                    Val::Nothing => Val::Record(values),
                     // The type of a list converts to that of a header or stack.
                     to => {
-                        to.assign(Val::Record(items?));
+                        to.assign(Val::Record(values));
                         v
                     }
                 }
@@ -174,6 +177,15 @@ impl Machine<'_> {
     pub(super) fn read(&self, place: &Place) -> Option<&Val> {
         let Some(Binding::Value(v)) = self.vars.get(&place.var) else { return None };
         place.steps.iter().try_fold(v, |v, i| v.field(*i))
+    }
+
+    /// Returns the value of a place; zeros if an index is out of range.
+    pub(super) fn held(&self, place: &Place, ty: &Type) -> Val {
+        match (self.read(place), place.slice) {
+            (None, _) => zero(ty),
+            (Some(v), None) => v.clone(),
+            (Some(v), Some((lo, n))) => num(unsigned(&(v.number() >> lo), n)),
+        }
     }
 
     pub(super) fn at(&mut self, place: &Place) -> Option<&mut Val> {

@@ -60,7 +60,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn packet_in(&mut self, name: &str, c: &Call, ty: Option<&Type>) -> Eval<Val> {
-        match (name, c.args.as_slice()) {
+        match (name, &*c.args) {
             ("extract", [target, size @ ..]) => {
                 let size = match size {
                     [CallArg::In(e)] => Some(self.eval(e)?.number()),

@@ -29,6 +29,11 @@ impl Machine<'_> {
                 _ => return self.skip("an object as a value"),
             },
             ExprKind::Field(b, i) => self.eval(b)?.field(*i).cloned().unwrap_or_else(|| zero(&e.ty)),
+            // "A reference to the header": it is read after the evaluation of its index.
+            ExprKind::Element(..) if is_variable(e) => {
+                let place = self.place(e)?;
+                self.held(&place, &e.ty)
+            }
             ExprKind::Element(b, i) => {
                 let (base, i) = (self.eval(b)?, self.eval(i)?.index());
                 base.field(i).cloned().unwrap_or_else(|| zero(&e.ty))
@@ -253,6 +258,15 @@ impl Place {
         self.steps.push(i);
         self.member = false;
         self
+    }
+}
+
+/// Whether an expression names a variable or a part of it.
+fn is_variable(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Var(_) => true,
+        ExprKind::Field(b, _) | ExprKind::Element(b, _) => is_variable(b),
+        _ => false,
     }
 }
 

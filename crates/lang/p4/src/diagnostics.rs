@@ -82,6 +82,7 @@ codes! {
     TooLong = "W0111", "a program that is too long to load";
     NeverAccepts = "W0112", "a parser that rejects every packet";
     MisplacedMetric = "W0113", "a @metric that marks no counter of its own name";
+    LoopLimit = "W0114", "a loop that may iterate more often than it is unrolled";
 }
 
 impl Code {

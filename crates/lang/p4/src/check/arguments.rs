@@ -5,7 +5,7 @@ use super::argument_list::{ArgumentList, count};
 use super::infer::Inference;
 use crate::ast::{self, Direction};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{self, CallArg, Expr, Object};
+use crate::hir::{self, CallArg, Expr, Object, Ordered};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -28,12 +28,12 @@ impl Checker<'_> {
         params: &[hir::Param],
         w: ArgumentList<'_>,
         inference: &mut Inference,
-    ) -> Option<Vec<CallArg>> {
+    ) -> Option<Ordered<CallArg>> {
         let order = self.order_arguments(name, params, w)?;
         let mut out = Vec::with_capacity(params.len());
         let mut ok = true;
-        for (p, arg) in params.iter().zip(order) {
-            let bound = match arg {
+        for (p, place) in params.iter().zip(order) {
+            let bound = match place.map(|at| &w.args[at]) {
                 None => match &p.default {
                     Some(d) => Some(CallArg::In(d.clone())),
                     None => {
@@ -44,21 +44,22 @@ impl Checker<'_> {
                 Some(arg) => self.bind_one(p, arg, inference),
             };
             ok &= bound.is_some();
-            out.extend(bound);
+            out.extend(bound.map(|b| (place, b)));
         }
         if !ok {
             return None;
         }
         // Later arguments may have determined the types of earlier ones.
-        let finish = |(p, a): (&hir::Param, CallArg)| match a {
+        let mut finish = |p: &hir::Param, a: CallArg| match a {
             CallArg::In(e) if p.ty.is_open() && !inference.apply(&p.ty).is_open() => {
                 let e = self.coerce(e, &inference.apply(&p.ty));
                 (!e.ty.is_bad()).then_some(CallArg::In(e))
             }
             other => Some(other),
         };
-        let out: Vec<CallArg> = params.iter().zip(out).map(finish).collect::<Option<_>>()?;
-        let fit = params.iter().zip(&out).all(|(p, a)| self.runtime_argument(p, a));
+        let finished = params.iter().zip(out).map(|(p, (place, a))| Some((place, finish(p, a)?)));
+        let out = Ordered::by_place(finished.collect::<Option<_>>()?);
+        let fit = params.iter().zip(out.iter()).all(|(p, a)| self.runtime_argument(p, a));
         fit.then_some(out)
     }
 
@@ -88,14 +89,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the argument of each parameter, `None` if it is omitted.
-    pub(super) fn order_arguments<'a>(
+    /// Returns the place in the list of the argument of each parameter, `None` if it is omitted.
+    pub(super) fn order_arguments(
         &mut self,
         name: &str,
         params: &[hir::Param],
-        w: ArgumentList<'a>,
-    ) -> Option<Vec<Option<&'a ast::Arg>>> {
-        let mut order: Vec<Option<&ast::Arg>> = vec![None; params.len()];
+        w: ArgumentList<'_>,
+    ) -> Option<Vec<Option<usize>>> {
+        let mut order: Vec<Option<usize>> = vec![None; params.len()];
         let named = w.args.iter().filter(|a| a.name.is_some()).count();
         if named > 0 && named < w.args.len() {
             let hint = "give all arguments by name, or none";
@@ -113,7 +114,7 @@ impl Checker<'_> {
                 },
             };
             match order.get_mut(at) {
-                Some(slot @ None) => *slot = Some(arg),
+                Some(slot @ None) => *slot = Some(i),
                 Some(_) => {
                     let hint = "remove one of them";
                     return self.refuse(Code::BadArguments, arg.span, "duplicate argument", hint);

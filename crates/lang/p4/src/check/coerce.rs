@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::constant::{fits, wrap};
 use crate::diagnostics::Code;
-use crate::hir::{Expr, ExprKind};
+use crate::hir::{Expr, ExprKind, Ordered};
 use crate::source::Span;
 use crate::types::Type;
 use num_bigint::BigInt;
@@ -92,9 +92,11 @@ impl Checker<'_> {
                 let message = format!("expected {ty}, found {}", e.ty);
                 return self.refuse(Code::TypeMismatch, span, message, "use the names of its fields");
             };
-            items = order.into_iter().map(|i| items[i].clone()).collect();
+            let placed = items.into_placed();
+            items = Ordered::by_place(order.into_iter().map(|i| placed[i].clone()).collect());
         }
-        let items: Vec<Expr> = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
+        let mut types = types.iter();
+        let items = items.map(|i| types.next().map_or(Expr::bad(span), |t| self.coerce(i, t)));
         if items.iter().any(|i| i.ty.is_bad()) {
             return Expr::bad(span);
         }

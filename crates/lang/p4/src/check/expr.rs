@@ -5,7 +5,7 @@ use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast};
 use crate::constant::small;
 use crate::diagnostics::Code;
-use crate::hir::{Expr, ExprKind};
+use crate::hir::{Expr, ExprKind, Ordered};
 use crate::source::Span;
 use crate::types::{CompositeType, Type};
 use num_bigint::BigInt;
@@ -157,9 +157,7 @@ impl Checker<'_> {
                         self.error(Code::TypeMismatch, index.span, message, "use an integer");
                     }
                 }
-                if let (ExprKind::Aggregate(items), Some(i)) = (&base.kind, index.as_const().and_then(small))
-                    && let Some(item) = items.get(i as usize)
-                {
+                if let Some(item) = index.as_const().and_then(small).and_then(|i| item(&base, i as usize)) {
                     return Expr { span, ..item.clone() };
                 }
                 let kind = ExprKind::Element(Box::new(base), Box::new(index));
@@ -184,9 +182,7 @@ impl Checker<'_> {
 
     /// Returns a field; its value if the base is an aggregate.
     pub(super) fn field_of(&mut self, base: Expr, i: usize, ty: Type, span: Span) -> Expr {
-        if let ExprKind::Aggregate(items) = &base.kind
-            && let Some(item) = items.get(i)
-        {
+        if let Some(item) = item(&base, i) {
             return Expr { span, ..item.clone() };
         }
         Expr { kind: ExprKind::Field(Box::new(base), i), ty, span }
@@ -293,7 +289,7 @@ impl Checker<'_> {
             }
         }
         let ty = Type::Tuple(values.iter().map(|e| e.ty.clone()).collect());
-        Expr { kind: ExprKind::Aggregate(values), ty, span }
+        Expr { kind: ExprKind::Aggregate(values.into()), ty, span }
     }
 
     fn struct_expr(
@@ -312,9 +308,9 @@ impl Checker<'_> {
         let Some(Type::Composite(c)) = want.map(Type::base).filter(|t| !t.is_union()) else {
             return self.anonymous_struct(fields, rest, want, span);
         };
-        let mut values: Vec<Option<Expr>> = vec![None; c.fields.len()];
+        let mut values: Vec<Option<(Option<usize>, Expr)>> = vec![None; c.fields.len()];
         let mut ok = true;
-        for (name, value) in fields {
+        for (place, (name, value)) in fields.iter().enumerate() {
             let Some((i, ty)) = c.field(&name.name) else {
                 let hint = field_hint(c, &name.name);
                 let message = format!("{} has no field `{}`", c.name, name.name);
@@ -324,15 +320,16 @@ impl Checker<'_> {
             };
             let e = if ty.is_open() { self.expr(value, None) } else { self.expr_as(value, &ty.clone()) };
             ok &= !e.ty.is_bad();
-            values[i] = Some(e);
+            values[i] = Some((Some(place), e));
         }
         for ((name, ty), value) in c.fields.iter().zip(&mut values) {
             if value.is_some() || !ok {
                 continue;
             }
             if rest {
-                *value = Some(self.default_value(Some(ty), span)).filter(|e| !e.ty.is_bad());
-                ok &= value.is_some();
+                let e = self.default_value(Some(ty), span);
+                ok &= !e.ty.is_bad();
+                *value = Some((None, e));
             } else {
                 let message = format!("missing value for field `{name}`");
                 self.error(Code::BadArguments, span, message, "set every field, or write `...`");
@@ -342,7 +339,7 @@ impl Checker<'_> {
         if !ok {
             return Expr::bad(span);
         }
-        let kind = ExprKind::Aggregate(values.into_iter().flatten().collect());
+        let kind = ExprKind::Aggregate(Ordered::by_place(values.into_iter().flatten().collect()));
         Expr { kind, ty: Type::Composite(c.clone()), span }
     }
 
@@ -373,8 +370,15 @@ impl Checker<'_> {
             args: Vec::new(),
             fields: named,
         };
-        Expr { kind: ExprKind::Aggregate(values), ty: Type::Composite(Rc::new(ty)), span }
+        Expr { kind: ExprKind::Aggregate(values.into()), ty: Type::Composite(Rc::new(ty)), span }
     }
+}
+
+/// Returns an item of an aggregate, unless the evaluation of the others has effects.
+fn item(base: &Expr, at: usize) -> Option<&Expr> {
+    let ExprKind::Aggregate(items) = &base.kind else { return None };
+    let skipped = |(i, e): (usize, &Expr)| i != at && e.has_effect();
+    if items.iter().enumerate().any(skipped) { None } else { items.get(at) }
 }
 
 /// Returns a hint with the similar field names, or all of them.

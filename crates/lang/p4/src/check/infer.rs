@@ -4,7 +4,7 @@ use super::Checker;
 use super::argument_list::{ArgumentList, count};
 use crate::ast;
 use crate::diagnostics::Code;
-use crate::hir::{self, CallArg};
+use crate::hir::{self, CallArg, Ordered};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
@@ -109,7 +109,7 @@ impl Checker<'_> {
         params: &[hir::Param],
         w: ArgumentList<'_>,
         inference: &mut Inference,
-    ) -> Option<(Vec<CallArg>, Vec<Type>)> {
+    ) -> Option<(Ordered<CallArg>, Vec<Type>)> {
         self.written_types(name, type_params, w, inference)?;
         let args = self.bind(name, params, w, inference)?;
         let one = |p: &u32| inference.get(*p).cloned().or_else(|| inference.is_idle(*p).then_some(Type::Bad));

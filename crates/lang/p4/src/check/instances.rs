@@ -343,8 +343,8 @@ impl Checker<'_> {
     ) -> Option<Vec<CtorArg>> {
         let order = self.order_arguments(name, params, w)?;
         let mut out = Vec::new();
-        for (p, arg) in params.iter().zip(order) {
-            let Some(value) = arg.and_then(|a| a.value.as_ref()) else {
+        for (p, place) in params.iter().zip(order) {
+            let Some(value) = place.and_then(|at| w.args[at].value.as_ref()) else {
                 out.push(match &p.default {
                     Some(Expr { kind: hir::ExprKind::Object(o), .. }) => {
                         inference.learn(&p.ty, &self.object_type_of(*o));

@@ -206,7 +206,7 @@ impl Checker<'_> {
             }
             _ => return self.size_of_type(&base.ty, name, w),
         };
-        let call = Call { callee, type_args: Vec::new(), args: Vec::new(), span };
+        let call = Call { callee, type_args: Vec::new(), args: Vec::new().into(), span };
         Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
     }
 

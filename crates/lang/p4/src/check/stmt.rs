@@ -146,7 +146,7 @@ impl Checker<'_> {
         }
         let array = match array.kind {
             ExprKind::Aggregate(items) => {
-                let items = items.into_iter().map(|i| self.coerce(i, &ty)).collect();
+                let items = items.map(|i| self.coerce(i, &ty));
                 Expr { kind: ExprKind::Aggregate(items), ..array }
             }
             _ => array,

@@ -146,7 +146,7 @@ impl Checker<'_> {
         let index = t.actions.iter().position(|a| a.action == id).unwrap_or_else(|| {
             t.actions.push(ActionUse {
                 action: id,
-                args: Vec::new(),
+                args: Vec::new().into(),
                 written: Vec::new(),
                 default_only: true,
                 table_only: false,
@@ -254,8 +254,8 @@ impl Checker<'_> {
         };
         let w = ArgumentList::new(&args, e.span);
         let args = self.bind(&routine.name, &data, w, &mut Inference::default())?;
-        let values: Vec<Expr> =
-            args.into_iter().filter_map(|a| if let CallArg::In(e) = a { Some(e) } else { None }).collect();
+        let value = |a: &CallArg| if let CallArg::In(e) = a { Some(e.clone()) } else { None };
+        let values: Vec<Expr> = args.iter().filter_map(value).collect();
         for v in &values {
             if !self.is_known_after_instantiation(v) {
                 let hint = "use literals and constants";

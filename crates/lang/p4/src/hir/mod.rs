@@ -2,6 +2,7 @@
 //!
 //! Calls of parsers, controls and actions remain calls; the lowering inlines them.
 
+mod ordered;
 mod parts;
 
 use crate::ast::{BinaryOp, Direction, UnaryOp};
@@ -11,6 +12,8 @@ use crate::types::{CompositeType, Type};
 use num_bigint::BigInt;
 use std::collections::HashMap;
 use std::rc::Rc;
+
+pub(crate) use ordered::Ordered;
 
 macro_rules! ids {
     ($($name:ident),*) => {
@@ -267,7 +270,7 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 pub(crate) struct ActionUse {
     pub(crate) action: ActionId,
-    pub(crate) args: Vec<CallArg>,
+    pub(crate) args: Ordered<CallArg>,
     /// The arguments as written: entries may repeat them.
     pub(crate) written: Vec<crate::ast::Arg>,
     /// `@defaultonly`, `@tableonly`
@@ -330,7 +333,7 @@ pub(crate) enum ExprKind {
     Cast(Box<Expr>),
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
     /// All fields of a struct, header or tuple.
-    Aggregate(Vec<Expr>),
+    Aggregate(Ordered<Expr>),
     /// `{#}`
     InvalidHeader,
     IsValid(Box<Expr>),
@@ -348,7 +351,7 @@ pub(crate) enum ExprKind {
 pub(crate) struct Call {
     pub(crate) callee: Callee,
     pub(crate) type_args: Vec<Type>,
-    pub(crate) args: Vec<CallArg>,
+    pub(crate) args: Ordered<CallArg>,
     pub(crate) span: Span,
 }
 
@@ -392,6 +395,26 @@ impl CallArg {
         match self {
             Self::In(e) | Self::Out(e) | Self::InOut(e) => Some(e),
             Self::Object(_) | Self::Skip => None,
+        }
+    }
+
+    /// Whether the evaluation of the argument may change a variable.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.expr().is_some_and(Expr::has_effect)
+    }
+
+    /// Whether the argument has a value that is known only at run time.
+    pub(crate) fn is_runtime(&self) -> bool {
+        self.expr().is_some_and(|e| e.as_const().is_none() && e.ty.is_runtime())
+    }
+
+    /// Replaces the expression of an argument that has one.
+    pub(crate) fn with_expr(self, kind: ExprKind) -> Self {
+        match self {
+            Self::In(e) => Self::In(Expr { kind, ..e }),
+            Self::Out(e) => Self::Out(Expr { kind, ..e }),
+            Self::InOut(e) => Self::InOut(Expr { kind, ..e }),
+            other => other,
         }
     }
 }

@@ -85,6 +85,11 @@ impl Expr {
         f(self) || self.parts().into_iter().any(|p| p.any(f))
     }
 
+    /// Whether the evaluation may change a variable: whether it calls anything or applies a table.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.any(&|e| matches!(e.kind, ExprKind::Call(_) | ExprKind::TableHit { .. }))
+    }
+
     /// Returns the value of a constant.
     pub(crate) const fn as_const(&self) -> Option<&BigInt> {
         match &self.kind {

@@ -14,7 +14,7 @@ use crate::source::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Builder {
     pub(crate) f: Function,
     pub(crate) at: Block,
@@ -28,7 +28,7 @@ pub(crate) struct Builder {
 }
 
 /// A variable whose first write is recorded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Watch {
     slot: Slot,
     /// The location of the first write of anything but 0.

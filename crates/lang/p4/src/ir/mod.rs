@@ -405,7 +405,7 @@ pub(crate) struct Map {
     pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Function {
     pub(crate) insts: Vec<Inst>,
     pub(crate) blocks: Vec<BlockData>,

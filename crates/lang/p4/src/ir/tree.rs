@@ -4,7 +4,7 @@
 use super::Block;
 
 /// The dominator tree; blocks have numbers in the order in which they were entered.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct DominatorTree {
     /// By block: its node; `NONE` if it was not entered.
     numbers: Vec<u32>,

@@ -77,7 +77,7 @@ impl Lowering<'_> {
                 let signed = matches!(a.ty.base(), Type::Int(_));
                 scalar(self.resize(&limbs, from, width, signed))
             }
-            ExprKind::Aggregate(items) => Value::Group(items.iter().map(|i| self.value(i)).collect()),
+            ExprKind::Aggregate(items) => Value::Group(items.evaluate(|i| self.value(i))),
             ExprKind::InvalidHeader => {
                 let s = self.storage(&e.ty);
                 self.reset(&s);

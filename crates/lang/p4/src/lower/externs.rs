@@ -22,7 +22,7 @@ impl Lowering<'_> {
             let v = self.read_information(&i, c)?;
             return Some(self.sized(v, 64, width));
         }
-        match (&*f.name, c.args.as_slice()) {
+        match (&*f.name, &*c.args) {
             ("mark_to_drop", []) => self.mark_to_drop(),
             ("mark_to_drop", [CallArg::InOut(metadata)]) => self.mark_for_dropping(metadata),
             ("mark_to_pass", []) => self.b.write(self.packet.verdict, Opnd::C(1)),
@@ -59,7 +59,7 @@ impl Lowering<'_> {
     }
 
     fn v1model_extern(&mut self, f: &ExternFn, c: &Call) -> Option<Value> {
-        match (&*f.name, c.args.as_slice()) {
+        match (&*f.name, &*c.args) {
             (
                 "hash",
                 [CallArg::Out(result), algo, CallArg::In(base), CallArg::In(data), CallArg::In(max)],
@@ -125,7 +125,7 @@ impl Lowering<'_> {
         ty: Option<&Type>,
     ) -> Option<Value> {
         let bound = self.object(object);
-        match (of, bound, c.args.as_slice()) {
+        match (of, bound, &*c.args) {
             ("packet_in", Some(BoundObject::PacketIn), _) => self.packet_in(&f.name, c, ty),
             ("packet_out", Some(BoundObject::PacketOut), [CallArg::In(e)]) => {
                 self.emit_header(e);

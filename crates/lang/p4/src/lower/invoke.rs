@@ -1,15 +1,20 @@
 //! Calls: the lowering inlines every callee with a body, with copy-in and copy-out as the language
 //! specifies.
 
-use super::storage::Value;
+use super::lvalue::LValue;
+use super::storage::{Storage, Value};
 use super::{Binding, BoundObject, InlinedCallee, Lowering};
 use crate::ast::Direction;
-use crate::hir::{self, Call, CallArg, Callee, Constructed, CtorArg, InstId, Object, Param};
+use crate::hir::{self, Call, CallArg, Callee, Constructed, CtorArg, InstId, Object, Ordered, Param};
 use crate::ir::Opnd;
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::Type;
+use std::collections::HashSet;
 use std::rc::Rc;
+
+/// Copies of out and inout parameters to arguments at the end of a call.
+pub(super) type Copies = Vec<(Rc<Storage>, LValue)>;
 
 impl Lowering<'_> {
     /// Lowers a call; `ty` is its type if the result is used.
@@ -17,11 +22,16 @@ impl Lowering<'_> {
         match &c.callee {
             Callee::Extern(id) => {
                 let f = &self.hir.extern_fns[id.0 as usize];
-                self.extern_call(f, c)
+                self.with_settled(c, &f.params, |l, c| l.extern_call(f, c))
             }
             Callee::Method { object, of, method } => {
                 let e = &self.hir.externs[of.0 as usize];
-                self.method(*object, &e.name, &e.methods[*method], c, ty)
+                let f = &e.methods[*method];
+                match &*e.name {
+                    // They evaluate each argument once themselves: a header in them is no copy.
+                    "packet_in" | "packet_out" => self.method(*object, &e.name, f, c, ty),
+                    name => self.with_settled(c, &f.params, |l, c| l.method(*object, name, f, c, ty)),
+                }
             }
             Callee::Function(id) => {
                 let f = self.hir.functions[id.0 as usize].clone();
@@ -41,14 +51,14 @@ impl Lowering<'_> {
             }
             Callee::SetValid(h) | Callee::SetInvalid(h) => {
                 let valid = matches!(c.callee, Callee::SetValid(_));
-                if let Some(options) = self.options(h) {
-                    self.for_option(&options, |l, s| {
-                        if let super::storage::Storage::Header(h) = &**s {
+                if let Some(header) = self.lvalue(h) {
+                    self.for_option(&header.options, |l, s| {
+                        if let Storage::Header(h) = &**s {
                             l.b.write(h.valid, Opnd::C(u64::from(valid)));
                         }
                     });
                     // `setInvalid` also invalidates whichever member of the union is valid.
-                    self.only_member(h, Opnd::C(1));
+                    self.invalidate_siblings(&header, Opnd::C(1));
                 }
                 None
             }
@@ -64,25 +74,16 @@ impl Lowering<'_> {
     pub(super) fn routine(
         &mut self,
         r: &hir::Routine,
-        args: &[CallArg],
-        data: Option<&[Rc<super::storage::Storage>]>,
+        args: &Ordered<CallArg>,
+        data: Option<&[Rc<Storage>]>,
     ) -> Option<Value> {
-        let mut data = data.map(<[_]>::iter);
-        let mut args = args.iter();
+        let is_data = |p: &&Param| data.is_some() && p.direction == Direction::None;
+        let (stored, given): (Vec<&Param>, Vec<&Param>) = r.params.iter().partition(is_data);
+        let stored = stored.into_iter().zip(data.into_iter().flatten());
+        let mut bindings: Vec<_> = stored.map(|(p, s)| (p.var, Binding::Storage(s.clone()))).collect();
         let mut copies = Vec::new();
-        let mut bindings = Vec::new();
-        for p in &r.params {
-            if p.direction == Direction::None
-                && let Some(data) = &mut data
-            {
-                if let Some(s) = data.next() {
-                    bindings.push((p.var, Binding::Storage(s.clone())));
-                }
-                continue;
-            }
-            if let Some(arg) = args.next() {
-                bindings.extend(self.bind(p, arg, &mut copies));
-            }
+        for (i, arg) in args.as_written() {
+            bindings.extend(given.get(i).and_then(|p| self.bind(p, arg, &mut copies)));
         }
         // Only now: an argument may call the same routine.
         self.env.extend(bindings);
@@ -95,8 +96,8 @@ impl Lowering<'_> {
     fn inline(
         &mut self,
         name: &Name,
-        result: Option<Rc<super::storage::Storage>>,
-        copy_out: Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
+        result: Option<Rc<Storage>>,
+        copy_out: Copies,
         body: impl FnOnce(&mut Self),
     ) {
         let end = self.b.new_block(&format!("end of {name}"));
@@ -111,11 +112,7 @@ impl Lowering<'_> {
     /// Lowers the body of a callee. Where it rejects the packet, the copies to out and inout arguments
     /// precede the caller's reject: "The sub-parser's reject state is identified with the reject state of
     /// the current parser", and the architecture may continue with what the parser extracted so far.
-    fn or_reject(
-        &mut self,
-        copy_out: &[(Rc<super::storage::Storage>, super::lvalue::LValue)],
-        body: impl FnOnce(&mut Self),
-    ) {
+    fn or_reject(&mut self, copy_out: &[(Rc<Storage>, LValue)], body: impl FnOnce(&mut Self)) {
         if copy_out.is_empty() {
             return body(self);
         }
@@ -133,12 +130,7 @@ impl Lowering<'_> {
     }
 
     /// Evaluates an argument; returns the parameter and what it refers to.
-    fn bind(
-        &mut self,
-        p: &Param,
-        arg: &CallArg,
-        copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
-    ) -> Option<(hir::VarId, Binding)> {
+    fn bind(&mut self, p: &Param, arg: &CallArg, copies: &mut Copies) -> Option<(hir::VarId, Binding)> {
         let binding = match arg {
             CallArg::Object(o) => Binding::Object(self.object(*o)?),
             CallArg::In(e) if p.ty.contains(&|t| *t == Type::InfInt) => {
@@ -154,11 +146,11 @@ impl Lowering<'_> {
             CallArg::Out(e) | CallArg::InOut(e) => {
                 let s = self.storage(&p.ty);
                 self.reset(&s);
-                if matches!(arg, CallArg::InOut(_)) {
-                    let v = self.value(e);
-                    self.store(&s, &v);
-                }
                 if let Some(lvalue) = self.lvalue(e) {
+                    if matches!(arg, CallArg::InOut(_)) {
+                        let v = self.load_lvalue(&lvalue, &p.ty);
+                        self.store(&s, &v);
+                    }
                     copies.push((s.clone(), lvalue));
                 }
                 Binding::Storage(s)
@@ -173,18 +165,16 @@ impl Lowering<'_> {
     }
 
     /// Binds the parameters of a parser or control. Its body sees nothing else of the caller, so an inout
-    /// parameter can be the argument itself, unless another argument is a part of the same variable.
-    /// Copies of all headers in and out of each control would make large programs larger.
-    fn bind_all(
-        &mut self,
-        params: &[Param],
-        args: &[CallArg],
-        copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
-    ) {
+    /// parameter can be the argument itself, unless another argument is a part of the same variable or may
+    /// change it. Copies of all headers in and out of each control would make large programs larger.
+    fn bind_all(&mut self, params: &[Param], args: &Ordered<CallArg>, copies: &mut Copies) {
         let roots: Vec<Option<hir::VarId>> = args.iter().map(root).collect();
+        let changes = args.iter().any(CallArg::has_effect);
         let mut bindings = Vec::new();
-        for (i, (p, a)) in params.iter().zip(args).enumerate() {
-            let alone = roots[i].is_some() && roots.iter().filter(|r| **r == roots[i]).count() == 1;
+        for (i, a) in args.as_written() {
+            let Some(p) = params.get(i) else { continue };
+            let alone =
+                !changes && roots[i].is_some() && roots.iter().filter(|r| **r == roots[i]).count() == 1;
             if let CallArg::InOut(e) = a
                 && alone
                 && let Some(storage) = self.storage_of(e)
@@ -195,6 +185,37 @@ impl Lowering<'_> {
             bindings.extend(self.bind(p, a, copies));
         }
         self.env.extend(bindings);
+    }
+
+    /// Lowers the call of an extern. Its code evaluates the arguments as it needs them; if the evaluation of
+    /// one may change another, each is evaluated before the call, in the order of the source.
+    fn with_settled(
+        &mut self,
+        c: &Call,
+        params: &[Param],
+        call: impl FnOnce(&mut Self, &Call) -> Option<Value>,
+    ) -> Option<Value> {
+        if !c.args.iter().any(CallArg::has_effect) {
+            return call(self, c);
+        }
+        let (mut bindings, mut copies) = (Vec::new(), Vec::new());
+        for (i, arg) in c.args.as_written() {
+            if let (Some(p), true) = (params.get(i), arg.is_runtime()) {
+                // A generic parameter gets the type of its argument.
+                let ty = arg.expr().map_or(&p.ty, |e| &e.ty).clone();
+                bindings.extend(self.bind(&Param { ty, ..p.clone() }, arg, &mut copies));
+            }
+        }
+        let held: HashSet<hir::VarId> = bindings.iter().map(|(var, _)| *var).collect();
+        self.env.extend(bindings);
+        let mut vars = params.iter().map(|p| p.var);
+        let args = c.args.clone().map(|a| match vars.next() {
+            Some(var) if held.contains(&var) => a.with_expr(hir::ExprKind::Var(var)),
+            _ => a,
+        });
+        let result = call(self, &Call { args, ..c.clone() });
+        self.copy_out(&copies);
+        result
     }
 
     /// Returns an argument that contains numbers without a width; reports parts that are known only at run
@@ -232,7 +253,7 @@ impl Lowering<'_> {
     }
 
     /// Inlines a control or a parser.
-    fn apply_object(&mut self, object: Object, args: &[CallArg], span: Span) {
+    fn apply_object(&mut self, object: Object, args: &Ordered<CallArg>, span: Span) {
         let Some(BoundObject::Instance(id, path)) = self.object(object) else {
             return self.unsupported(span, "`apply` of this object");
         };
@@ -262,12 +283,7 @@ impl Lowering<'_> {
     }
 
     /// Inlines a control whose parameters are bound.
-    pub(super) fn control(
-        &mut self,
-        control: &hir::Control,
-        inst: &hir::Instance,
-        copies: Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
-    ) {
+    pub(super) fn control(&mut self, control: &hir::Control, inst: &hir::Instance, copies: Copies) {
         self.bind_ctor(&control.ctor_params, &inst.args);
         self.enter(inst);
         self.inline(&control.name, None, copies, |l| {

@@ -33,7 +33,7 @@ fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Path>> {
     let mut order = Vec::new();
     for s in &c.body {
         let StmtKind::Call(Call { callee: Callee::Method { .. }, args, .. }) = &s.kind else { return None };
-        let [CallArg::In(e)] = args.as_slice() else { return None };
+        let [CallArg::In(e)] = &**args else { return None };
         let path = path_from(e, headers)?;
         headers_within(&e.ty, path, &mut order)?;
     }

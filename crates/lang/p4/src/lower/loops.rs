@@ -1,15 +1,16 @@
 //! `for` loops, which the lowering unrolls: the code has no loops (see [`super::states`]).
 //!
 //! A loop with constant bounds is unrolled exactly as often as it iterates. Any other loop is
-//! unrolled [`MAX_ROUNDS`] times, or [`MAX_INNER`] times within another loop; a packet that needs
-//! more iterations is dropped.
+//! unrolled [`MAX_ROUNDS`] times, or [`MAX_INNER`] times within another loop, with a warning at
+//! compile time; a packet that needs more iterations is dropped.
 
 use super::Lowering;
 use super::storage::Value;
 use super::{Binding, LoopTargets};
 use crate::constant::limbs;
 use crate::hir::{Expr, Stmt, VarId};
-use crate::ir::{BinOp, Cc, Opnd};
+use crate::ir::{BinOp, Block, Cc, Opnd};
+use crate::source::Span;
 use crate::types::Type;
 use num_bigint::BigInt;
 
@@ -24,8 +25,8 @@ impl Lowering<'_> {
     pub(super) fn for_loop(&mut self, init: &[Stmt], condition: &Expr, update: &[Stmt], body: &[Stmt]) {
         self.stmts(init);
         let end = self.b.new_block("loop end");
-        let mut unknown = 0;
-        for _ in 0..MAX_KNOWN {
+        let (mut unknown, mut rounds) = (0, 0);
+        while rounds < MAX_KNOWN {
             let inside = self.b.new_block("loop");
             let before = self.b.at;
             self.condition(condition, inside, end);
@@ -38,11 +39,21 @@ impl Lowering<'_> {
             if unknown > self.rounds_allowed() {
                 break;
             }
+            rounds += 1;
             self.round(end, body);
             self.stmts(update);
             if self.b.is_dead() {
                 break;
             }
+        }
+        self.end_loop(condition.span, rounds, end);
+    }
+
+    /// Drops packets that need more iterations than these; continues behind the loop.
+    fn end_loop(&mut self, at: Span, rounds: usize, end: Block) {
+        if !self.b.is_dead() && !self.too_large {
+            let hint = "loop over constant bounds, and leave the loop with `break`";
+            self.cut_loop(at, rounds as u32, "a packet that needs more is dropped", hint);
         }
         let refuse = self.refuse;
         self.b.jump(refuse);
@@ -54,7 +65,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers the body once; continues where the next iteration begins.
-    fn round(&mut self, end: crate::ir::Block, body: &[Stmt]) {
+    fn round(&mut self, end: Block, body: &[Stmt]) {
         let next = self.b.new_block("loop next");
         self.loops.push(LoopTargets { end, next });
         self.stmts(body);
@@ -87,7 +98,10 @@ impl Lowering<'_> {
         let first = self.limbs_of(&variable);
         let cc = if matches!(ty.base(), Type::Int(_)) { Cc::Sle } else { Cc::Ule };
         let any = self.ordered(cc, &first, &last, width);
-        for _ in 0..self.rounds_allowed() {
+        // A variable of few bits has few values.
+        let values = 1usize.checked_shl(width).unwrap_or(usize::MAX);
+        let rounds = self.rounds_allowed().min(values);
+        for _ in 0..rounds {
             let inside = self.b.new_block("loop");
             let now = self.limbs_of(&variable);
             self.b.branch(any, inside, end);
@@ -109,9 +123,11 @@ impl Lowering<'_> {
             let next = self.add_sub(BinOp::Add, &now, &one, width);
             self.store(&variable, &Value::Scalar(next, width));
         }
-        let refuse = self.refuse;
-        self.b.jump(refuse);
-        self.b.switch_to(end);
+        if rounds == values {
+            self.b.jump(end);
+            return self.b.switch_to(end);
+        }
+        self.end_loop(high.span, rounds, end);
     }
 
     fn limbs_of(&mut self, s: &super::storage::Storage) -> Vec<Opnd> {

@@ -60,9 +60,15 @@ impl Lowering<'_> {
                 };
                 LValue { bits: BitSelection::From(at, *width), ..p }
             }),
-            _ => self.options(e).map(|options| {
-                let siblings = self.siblings(e);
-                LValue { options, bits: BitSelection::All, siblings }
+            // A member of a union: its union is evaluated once for it and for its siblings.
+            ExprKind::Field(base, i) if base.ty.is_union() => self.options(base).and_then(|unions| {
+                let siblings = siblings(&unions, *i);
+                Some(LValue { options: fields(unions, *i)?, bits: BitSelection::All, siblings })
+            }),
+            _ => self.options(e).map(|options| LValue {
+                options,
+                bits: BitSelection::All,
+                siblings: Vec::new(),
             }),
         };
         if found.is_none() {
@@ -92,14 +98,7 @@ impl Lowering<'_> {
                 Some(super::Binding::Storage(s)) => Some(vec![(Opnd::C(1), s.clone())]),
                 _ => None,
             },
-            ExprKind::Field(b, i) => {
-                let part = |(c, s): (Opnd, Rc<Storage>)| match &*s {
-                    Storage::Group(fields) => fields.get(*i).cloned().map(|f| (c, f)),
-                    Storage::Header(h) => h.fields.get(*i).cloned().map(|f| (c, f)),
-                    _ => None,
-                };
-                self.options(b)?.into_iter().map(part).collect()
-            }
+            ExprKind::Field(b, i) => fields(self.options(b)?, *i),
             ExprKind::Element(b, i) => {
                 let options = self.options(b)?;
                 match i.as_const().map(small) {
@@ -226,7 +225,18 @@ impl Lowering<'_> {
         Value::Scalar(limbs, width)
     }
 
+    /// Assigns a value; a valid header invalidates the other headers of its union.
     pub(super) fn assign(&mut self, lvalue: &LValue, value: &Value) {
+        self.assign_alone(lvalue, value);
+        match value {
+            Value::Header(h) => self.invalidate_siblings(lvalue, h.valid),
+            // The fields of a header that becomes valid.
+            Value::Group(_) => self.invalidate_siblings(lvalue, Opnd::C(1)),
+            _ => {}
+        }
+    }
+
+    fn assign_alone(&mut self, lvalue: &LValue, value: &Value) {
         let bits = lvalue.bits;
         self.for_option(&lvalue.options, |l, s| {
             let (Storage::Scalar(slots, width), Value::Scalar(new, _)) = (&**s, value) else {
@@ -265,38 +275,9 @@ impl Lowering<'_> {
         self.bitwise(BinOp::Or, &old, &new, width)
     }
 
-    /// Invalidates the other headers of a union where `valid` reports that its member `e` has
-    /// become valid.
-    pub(super) fn only_member(&mut self, e: &Expr, valid: Opnd) {
-        let siblings = self.siblings(e);
-        self.invalidate(&siblings, valid);
-    }
-
-    /// Assigns an argument's final value. A valid one invalidates the other headers of its union.
-    pub(super) fn assign_argument(&mut self, lvalue: &LValue, value: &Value) {
-        self.assign(lvalue, value);
-        if let Value::Header(h) = value {
-            self.invalidate(&lvalue.siblings, h.valid);
-        }
-    }
-
-    /// Returns the other members of the union whose member `e` is; none if it is no such member.
-    fn siblings(&mut self, e: &Expr) -> StorageOptions {
-        let ExprKind::Field(base, this) = &e.kind else { return Vec::new() };
-        let unions = if base.ty.is_union() { self.options(base) } else { None };
-        let mut out = Vec::new();
-        for (selected, s) in unions.unwrap_or_default() {
-            if let Storage::Group(members) = &*s {
-                let others = members.iter().enumerate().filter(|(i, _)| i != this);
-                out.extend(others.map(|(_, m)| (selected, m.clone())));
-            }
-        }
-        out
-    }
-
-    /// Invalidates the selected headers if `valid` is 1.
-    fn invalidate(&mut self, headers: &StorageOptions, valid: Opnd) {
-        for (selected, s) in headers {
+    /// Invalidates the other headers of a union if `valid` is 1: if its member has become valid.
+    pub(super) fn invalidate_siblings(&mut self, lvalue: &LValue, valid: Opnd) {
+        for (selected, s) in &lvalue.siblings {
             if let Storage::Header(h) = &**s {
                 let old = self.b.read(h.valid);
                 let goes = self.b.bin(BinOp::And, valid, *selected, 1);
@@ -354,6 +335,28 @@ impl Lowering<'_> {
             }
         });
     }
+}
+
+/// Returns a field of each of the storages; `None` if one has no fields.
+fn fields(of: StorageOptions, i: usize) -> Option<StorageOptions> {
+    let field = |(c, s): (Opnd, Rc<Storage>)| match &*s {
+        Storage::Group(fields) => fields.get(i).cloned().map(|f| (c, f)),
+        Storage::Header(h) => h.fields.get(i).cloned().map(|f| (c, f)),
+        _ => None,
+    };
+    of.into_iter().map(field).collect()
+}
+
+/// Returns the other members of the unions, each under the condition that selects its union.
+fn siblings(unions: &StorageOptions, this: usize) -> StorageOptions {
+    let mut out = Vec::new();
+    for (selected, s) in unions {
+        if let Storage::Group(members) = &**s {
+            let others = members.iter().enumerate().filter(|(i, _)| *i != this);
+            out.extend(others.map(|(_, m)| (*selected, m.clone())));
+        }
+    }
+    out
 }
 
 fn element((c, s): (Opnd, Rc<Storage>), i: usize) -> Option<(Opnd, Rc<Storage>)> {

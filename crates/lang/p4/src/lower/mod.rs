@@ -17,6 +17,7 @@ mod objects;
 mod parser;
 mod pipeline;
 mod selector;
+mod state_loop;
 mod states;
 mod stmt;
 mod storage;
@@ -33,7 +34,7 @@ use crate::ir::builder::{Builder, Slot};
 use crate::ir::{Block, Function, Map, MapId, Opnd};
 use crate::lexer::Name;
 use crate::source::Span;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use storage::{HeaderStore, Storage};
 
@@ -67,7 +68,7 @@ struct InlinedCallee {
     /// Storage of the result.
     result: Option<Rc<Storage>>,
     /// Copies of out and inout parameters to arguments, which its end performs.
-    copy_out: Vec<(Rc<Storage>, lvalue::LValue)>,
+    copy_out: invoke::Copies,
 }
 
 /// Targets of `break` and `continue`.
@@ -122,6 +123,8 @@ struct Lowering<'a> {
     info_read: Option<Span>,
     checks_status: bool,
     inlined: usize,
+    /// The loops that may iterate more often than they are unrolled.
+    cut_loops: HashSet<Span>,
     /// Whether [`MAX_INLINED`] was exceeded.
     too_large: bool,
     architecture: crate::control::Architecture,
@@ -193,6 +196,14 @@ impl Lowering<'_> {
             self.error(Code::TooLarge, span, message, "call large actions and controls from fewer places");
         }
         !self.too_large
+    }
+
+    /// Warns of a loop that may iterate more often than the `rounds` that it is unrolled.
+    fn cut_loop(&mut self, at: Span, rounds: u32, fate: &str, hint: &str) {
+        if self.cut_loops.insert(at) {
+            let message = format!("this loop ends after {rounds} iterations; {fate}");
+            self.error(Code::LoopLimit, at, message, hint);
+        }
     }
 
     fn add_map(&mut self, map: Map) -> MapId {

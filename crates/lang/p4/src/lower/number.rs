@@ -94,7 +94,7 @@ impl Lowering<'_> {
     /// Returns an expression with its parts that are known at compile time as constants.
     pub(super) fn resolved(&mut self, e: &Expr) -> Expr {
         if let ExprKind::Aggregate(items) = &e.kind {
-            let items = items.iter().map(|i| self.resolved(i)).collect();
+            let items = items.clone().map(|i| self.resolved(&i));
             return Expr { kind: ExprKind::Aggregate(items), ..e.clone() };
         }
         if let ExprKind::Var(v) = &e.kind

@@ -60,7 +60,7 @@ impl Lowering<'_> {
         f: &ExternFn,
         c: &Call,
     ) -> Option<Value> {
-        match (of, &*f.name, c.args.as_slice()) {
+        match (of, &*f.name, &*c.args) {
             // The hit has already been counted.
             ("direct_counter", ..) => None,
             ("direct_meter", "read", [CallArg::Out(result)]) => {

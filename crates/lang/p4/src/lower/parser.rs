@@ -1,5 +1,6 @@
 //! Parsers: states become blocks; an extraction becomes one bounds check and a load per field.
 
+use super::lvalue::LValue;
 use super::storage::{HeaderStore, Storage, Value, limb_count, limb_width};
 use super::{Lowering, externs};
 use crate::constant::limbs;
@@ -91,27 +92,9 @@ impl Lowering<'_> {
 
     /// Lowers the methods of `packet_in`.
     pub(super) fn packet_in(&mut self, method: &str, c: &Call, ty: Option<&Type>) -> Option<Value> {
-        match (method, c.args.as_slice()) {
-            ("extract", [CallArg::Out(h)]) => {
-                self.extract(h, None);
-                None
-            }
-            ("extract", [CallArg::Out(h), CallArg::In(bits)]) => {
-                let bits = self.word(bits);
-                self.extract(h, Some(bits));
-                None
-            }
-            // `extract<T>(_)` extracts a header and discards it.
-            ("extract", [CallArg::Skip, rest @ ..]) => {
-                let bits = match rest {
-                    [CallArg::In(bits)] => Some(self.word(bits)),
-                    _ => None,
-                };
-                if let Some(ty) = c.type_args.first() {
-                    let skipped = self.storage(ty);
-                    self.reset(&skipped);
-                    self.extract_into(&skipped, ty, bits, c.span);
-                }
+        match (method, &*c.args) {
+            ("extract", _) => {
+                self.extraction(c);
                 None
             }
             ("advance", [CallArg::In(bits)]) => {
@@ -145,10 +128,30 @@ impl Lowering<'_> {
         self.continue_or(ok, error);
     }
 
-    fn extract(&mut self, e: &Expr, varbits: Option<Opnd>) {
-        let Some(options) = self.options(e) else {
-            return self.unsupported(e.span, "extraction into this expression");
-        };
+    /// Lowers `extract(header)` or `extract(header, bits)`.
+    fn extraction(&mut self, c: &Call) {
+        let (mut header, mut bits) = (None, None);
+        for (_, arg) in c.args.as_written() {
+            match arg {
+                CallArg::Out(h) => header = self.lvalue(h).map(|to| (h, to)),
+                CallArg::In(n) => bits = Some(self.word(n)),
+                _ => {}
+            }
+        }
+        match (header, c.args.first(), c.type_args.first()) {
+            (Some((h, to)), ..) => self.extract(h, &to, bits),
+            // `extract<T>(_)` extracts a header and discards it.
+            (None, Some(CallArg::Skip), Some(ty)) => {
+                let skipped = self.storage(ty);
+                self.reset(&skipped);
+                self.extract_into(&skipped, ty, bits, c.span);
+            }
+            _ => {}
+        }
+    }
+
+    fn extract(&mut self, e: &Expr, to: &LValue, varbits: Option<Opnd>) {
+        let options = &to.options;
         // Extraction into one of several elements uses a temporary header.
         let storage = match options.as_slice() {
             [] => return,
@@ -164,9 +167,9 @@ impl Lowering<'_> {
         }
         if !matches!(options.as_slice(), [(Opnd::C(1), _)]) {
             let value = self.load(&storage);
-            self.for_option(&options, |l, s| l.store(s, &value));
+            self.for_option(options, |l, s| l.store(s, &value));
         }
-        self.only_member(e, Opnd::C(1));
+        self.invalidate_siblings(to, Opnd::C(1));
         self.advance_stack(e);
     }
 

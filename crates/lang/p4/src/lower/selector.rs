@@ -6,10 +6,14 @@ use crate::control::{GROUP, GroupFacts, TableFacts};
 use crate::hir::{CtorArg, MatchKind, Table};
 use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
 use crate::lexer::Name;
+use crate::types::Type;
 use p4shield_abi::map::{MapDefinition, TYPE_HASH};
 
 /// Default capacity of a selector in members.
 const DEFAULT_MEMBERS: u32 = 1024;
+
+/// The bits of a table's selector keys, and their number.
+pub(super) type SelectorBits = (Vec<Opnd>, u32);
 
 /// How a table's entries choose among the members of groups.
 #[derive(Clone, Copy)]
@@ -50,15 +54,10 @@ impl Lowering<'_> {
         Some(ActionSelector { groups, members, algorithm, width: width.unwrap_or(64).clamp(1, 64) as u8 })
     }
 
-    /// Returns all bits of a table's selector keys.
-    pub(super) fn selector_bits(&mut self, t: &Table) -> (Vec<Opnd>, u32) {
-        let mut all = (Vec::new(), 0);
-        for k in t.keys.iter().filter(|k| k.kind == MatchKind::Selector) {
-            let width = k.value.ty.scalar_width().unwrap_or(0);
-            let limbs = self.limbs(&k.value);
-            all = (self.concat(&all.0, all.1, &limbs, width), all.1 + width);
-        }
-        all
+    /// Appends a selector key to the bits of those before it.
+    pub(super) fn joined(&mut self, (bits, width): SelectorBits, key: &[Opnd], ty: &Type) -> SelectorBits {
+        let more = ty.scalar_width().unwrap_or(0);
+        (self.concat(&bits, width, key, more), width + more)
     }
 
     /// Returns where the action of the entry at `base` is stored: there, or at a member of the
@@ -67,7 +66,7 @@ impl Lowering<'_> {
         &mut self,
         s: ActionSelector,
         base: Opnd,
-        bits: &(Vec<Opnd>, u32),
+        bits: &SelectorBits,
         end: Block,
     ) -> Opnd {
         let word = |l: &mut Self, base, offset| l.b.emit(Op::LoadMap { base, offset, bytes: 4 }, Ty::Int(32));

@@ -1,79 +1,31 @@
-//! The order of a parser's states, and the unrolling of its loops.
+//! The states of a parser, and the unrolling of its loops.
 //!
 //! The generated code has no loops: PREVAIL's analysis of loops is expensive, and every analysis of
 //! this compiler is one pass. A loop of states is unrolled once per iteration. Most loops advance
 //! through a header stack: the index of the next element is then a constant in each copy, and the
-//! loop ends where the stack is full. Other loops end after [`MAX_ROUNDS`], with the language's
-//! error for a parser timeout.
+//! loop ends where the stack is full. A loop that counts to a constant is unrolled for a trial, which
+//! shows its end. Any other loop ends after [`MAX_ROUNDS`], with a warning at compile time and the
+//! language's error for a parser timeout at run time.
 
-use super::Lowering;
+use super::state_loop::{Order, StateLoop};
+use super::{Lowering, MAX_INLINED};
+use crate::control::Architecture;
 use crate::hir::{self, Next, Target};
 use crate::ir::Block;
+use crate::source::Span;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Maximum number of iterations of a loop without another bound: the number of option bytes of TCP,
 /// the longest usual loop.
 const MAX_ROUNDS: u32 = 40;
 
-/// States in topological order, except within loops.
-pub(super) struct Order {
-    /// States by position, and the loop of each.
-    states: Vec<usize>,
-    position: Vec<usize>,
-    component: Vec<usize>,
-}
+/// Maximum number of iterations of a loop that counts to a constant: one more than a counter of 8 bits has
+/// values, because the last one shows that no other follows.
+const MAX_COUNT: u32 = 257;
 
-/// Returns the states from `start` in the postorder of a depth-first search.
-fn postorder(n: usize, start: usize, next: &dyn Fn(usize) -> Vec<usize>, seen: &mut [bool]) -> Vec<usize> {
-    let mut out = Vec::with_capacity(n);
-    let mut stack = vec![(start, 0usize)];
-    seen[start] = true;
-    while let Some((i, k)) = stack.pop() {
-        match next(i).get(k) {
-            None => out.push(i),
-            Some(s) => {
-                stack.push((i, k + 1));
-                if !std::mem::replace(&mut seen[*s], true) {
-                    stack.push((*s, 0));
-                }
-            }
-        }
-    }
-    out
-}
-
-impl Order {
-    /// Computes the order with Kosaraju's algorithm: components in topological order, the
-    /// states of each in reverse postorder.
-    pub(super) fn of(p: &hir::Parser) -> Self {
-        let n = p.states.len();
-        let mut reverse = postorder(n, 0, &|i| p.states[i].next.states().collect(), &mut vec![false; n]);
-        reverse.reverse();
-        let mut predecessors = vec![Vec::new(); n];
-        for i in &reverse {
-            for s in p.states[*i].next.states() {
-                predecessors[s].push(*i);
-            }
-        }
-        let mut component = vec![usize::MAX; n];
-        let mut reached = vec![true; n];
-        reverse.iter().for_each(|i| reached[*i] = false);
-        let mut count = 0;
-        for i in &reverse {
-            if !reached[*i] {
-                for s in postorder(n, *i, &|i| predecessors[i].clone(), &mut reached) {
-                    component[s] = count;
-                }
-                count += 1;
-            }
-        }
-        let mut position = vec![0; n];
-        reverse.iter().enumerate().for_each(|(at, i)| position[*i] = at);
-        let mut states = reverse;
-        states.sort_by_key(|i| (component[*i], position[*i]));
-        Self { states, position, component }
-    }
-}
+/// Maximum number of statements of the trial that looks for the end of a loop.
+const MAX_TRIAL: usize = 20_000;
 
 /// The blocks of the states, by state and iteration.
 struct StateBlocks<'a> {
@@ -107,25 +59,91 @@ impl Lowering<'_> {
 
     /// Unrolls a loop of states until no path leads to another iteration.
     fn rounds(&mut self, layout: &mut StateBlocks<'_>, members: &[usize]) {
-        for round in 0..=MAX_ROUNDS {
+        let states = StateLoop { program: self.hir, parser: layout.parser, order: &layout.order, members };
+        let (bound, plain) = (states.bound(), states.is_plain());
+        let rounds = bound.unwrap_or(MAX_ROUNDS);
+        if self.unroll(layout, members, 0..rounds, MAX_INLINED) {
+            return;
+        }
+        if bound.is_none() && !self.too_large {
+            if plain && self.ends(layout, members) {
+                return;
+            }
+            self.warn_of_timeout(layout.parser.states[members[0]].span);
+        }
+        for s in members {
+            if self.enter_state(layout, *s, rounds) {
+                self.time_out();
+            }
+        }
+    }
+
+    /// Whether a loop ends after more iterations than a loop without a known end gets. If not, the trial
+    /// leaves no trace.
+    fn ends(&mut self, layout: &mut StateBlocks<'_>, members: &[usize]) -> bool {
+        let known = self.cut_loops.contains(&layout.parser.states[members[0]].span);
+        if known || self.inlined > MAX_INLINED / 2 {
+            return false;
+        }
+        let before = (self.b.clone(), self.env.clone(), self.inlined, layout.blocks.clone());
+        if self.unroll(layout, members, MAX_ROUNDS..MAX_COUNT, self.inlined + MAX_TRIAL) {
+            return true;
+        }
+        (self.b, self.env, self.inlined, layout.blocks) = before;
+        false
+    }
+
+    fn warn_of_timeout(&mut self, at: Span) {
+        let fate = match self.architecture {
+            Architecture::V1model => "a packet that needs more is rejected with error.ParserTimeout",
+            _ => "a packet that needs more is dropped",
+        };
+        let hint = "extract into the `next` element of a stack in each iteration, or count to a constant";
+        self.cut_loop(at, MAX_ROUNDS, fate, hint);
+    }
+
+    /// Ends the parser for a packet that needs more iterations. v1model's pipeline judges it by its error;
+    /// elsewhere, it is dropped even where rejected packets pass.
+    fn time_out(&mut self) {
+        if self.architecture == Architecture::V1model {
+            return self.fail("ParserTimeout");
+        }
+        let refuse = self.refuse;
+        self.b.jump(refuse);
+    }
+
+    /// Lowers iterations of a loop until more than `most` statements are inlined; returns whether none
+    /// follows them.
+    fn unroll(
+        &mut self,
+        layout: &mut StateBlocks<'_>,
+        members: &[usize],
+        rounds: Range<u32>,
+        most: usize,
+    ) -> bool {
+        for round in rounds {
             let mut live = false;
             for s in members {
-                let Some(block) = layout.blocks.get(&(*s, round)).copied() else { continue };
-                self.b.switch_to(block);
-                if self.b.is_dead() {
-                    continue;
-                }
-                live = true;
-                if round == MAX_ROUNDS || self.too_large {
-                    self.fail("ParserTimeout");
-                } else {
+                if self.enter_state(layout, *s, round) {
+                    live = true;
                     self.state(layout, *s, round);
                 }
             }
             if !live {
-                return;
+                return true;
+            }
+            if self.too_large || self.inlined > most {
+                return false;
             }
         }
+        false
+    }
+
+    /// Continues in a state if it can be reached.
+    fn enter_state(&mut self, layout: &StateBlocks<'_>, state: usize, round: u32) -> bool {
+        let Some(block) = layout.blocks.get(&(state, round)).copied() else { return false };
+        self.b.switch_to(block);
+        !self.b.is_dead()
     }
 
     fn state(&mut self, layout: &mut StateBlocks<'_>, i: usize, round: u32) {
@@ -154,7 +172,7 @@ impl Lowering<'_> {
                 let to = s.0 as usize;
                 let o = &layout.order;
                 let inside = o.component[to] == o.component[from];
-                let back = inside && o.position[to] <= o.position[from];
+                let back = inside && o.is_back(from, to);
                 let round = if inside { round + u32::from(back) } else { 0 };
                 self.state_block(layout, to, round)
             }

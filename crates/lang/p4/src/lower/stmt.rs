@@ -43,11 +43,6 @@ impl Lowering<'_> {
                 let value = self.value(value);
                 if let Some(lvalue) = lvalue {
                     self.assign(&lvalue, &value);
-                    match &value {
-                        Value::Header(h) => self.only_member(target, h.valid),
-                        Value::Group(_) if target.ty.is_header() => self.only_member(target, Opnd::C(1)),
-                        _ => {}
-                    }
                 }
             }
             StmtKind::Update { target, old, value } => {
@@ -156,7 +151,7 @@ impl Lowering<'_> {
     pub(super) fn copy_out(&mut self, copies: &[(Rc<Storage>, LValue)]) {
         for (from, to) in copies {
             let v = self.load(from);
-            self.assign_argument(to, &v);
+            self.assign(to, &v);
         }
     }
 }

@@ -23,7 +23,7 @@ struct Application<'t> {
     /// The block of each action, with the storage of its data.
     bodies: Vec<(Block, Vec<Rc<Storage>>)>,
     /// The bits that choose a member of a group.
-    selector: (Vec<Opnd>, u32),
+    selector: super::selector::SelectorBits,
     end: Block,
     hit: Slot,
 }
@@ -35,10 +35,16 @@ impl Lowering<'_> {
         let path = self.path_with(&t.name);
         let Some(plan) = self.planned(id, &t, &path) else { return (Opnd::C(0), Opnd::C(0)) };
         self.b.span = span;
-        let matched = t.keys.iter().filter(|k| k.kind != MatchKind::Selector);
-        let subjects: Vec<Expr> = matched.map(|k| k.value.clone()).collect();
-        let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
-        let selector = plan.selector.map(|_| self.selector_bits(&t)).unwrap_or_default();
+        let (mut subjects, mut values, mut selector) = (Vec::new(), Vec::new(), (Vec::new(), 0));
+        for k in &t.keys {
+            let limbs = self.limbs(&k.value);
+            if k.kind == MatchKind::Selector {
+                selector = self.joined(selector, &limbs, &k.value.ty);
+            } else {
+                subjects.push(k.value.clone());
+                values.push(limbs);
+            }
+        }
         let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
         // No action has run yet.
         self.b.write(run, Opnd::C(u64::from(u32::MAX)));

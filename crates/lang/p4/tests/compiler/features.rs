@@ -1,7 +1,8 @@
 //! The larger features of the language, each run as verified eBPF on both engines: stacks, unions,
 //! loops, sub-parsers, generics, default values, wide arithmetic.
 
-use crate::common::{Bench, program};
+use crate::common::{Bench, compiled, program};
+use p4shield_p4::{NoIncludes, Options, Reject, compile};
 
 /// Runs a control over a header of two 8-bit fields and returns both.
 fn run(locals: &str, body: &str, a: u8, b: u8) -> (u8, u8) {
@@ -269,4 +270,73 @@ fn unions_in_stacks() {
         control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\n\
         ubpf(prs(), pipe(), dprs()) main;";
     assert_eq!(Bench::new(text).passes(&[1, 2, 3, 4]), [1, 2, 9, 4]);
+}
+
+/// A parser whose state `more` extracts a header and decides by `last` whether it follows itself.
+fn counting(locals: &str, more: &str) -> String {
+    let states = format!(
+        "{locals}\nstate start {{ transition more; }}\nstate more {{ {more}\n\
+         transition select(p.lookahead<bit<8>>()) {{ 0x80 &&& 0x80: done; default: more; }} }}\n\
+         state done {{ p.extract(hdr.l.next); transition accept; }}"
+    );
+    labels("", &states, "hdr.l[0].v = (bit<7>)meta.x;")
+}
+
+fn loop_warnings(text: &str) -> Vec<String> {
+    let warnings = compiled(text).warnings;
+    warnings.plain().iter().filter(|d| d.code == "W0114").map(|d| d.source.clone()).collect()
+}
+
+/// Returns `n` bytes that the state `more` skips, a last label and payload.
+fn skipped(n: usize) -> Vec<u8> {
+    [&vec![1; n][..], &[0x80; 20]].concat()
+}
+
+#[test]
+fn a_parser_loop_without_a_bound_is_warned_of_and_cut() {
+    let text = counting("", "p.advance(8); meta.x = meta.x + 1;");
+    assert_eq!(loop_warnings(&text), ["state more { p.advance(8); meta.x = meta.x + 1;"]);
+    let mut b = Bench::new(&text);
+    assert_eq!(b.passes(&skipped(40))[0], 0x80 | 40);
+    b.drops(&skipped(41));
+    // Dropped as well where rejected packets pass.
+    let options = Options { reject: Reject::Pass, ..Options::default() };
+    let passing = compile("test.p4", &text, &NoIncludes, &options).expect("a program");
+    let mut b = Bench::of(passing);
+    b.drops(&skipped(41));
+    assert!(b.run(&[1, 1]).pass, "too short, so rejected");
+}
+
+#[test]
+fn a_parser_loop_that_counts_to_a_constant_is_complete() {
+    let count = "meta.x = meta.x + 1; transition select(meta.x) { 100: done; default: skip; } }\n\
+                 state skip { p.advance(8);";
+    let text = counting("", count);
+    assert!(loop_warnings(&text).is_empty());
+    let mut b = Bench::new(&text);
+    assert_eq!(b.passes(&skipped(99))[0], 0x80 | 99);
+    assert_eq!(b.passes(&skipped(100))[0], 100, "the count ends the loop");
+}
+
+#[test]
+fn parser_loops_into_stacks_have_the_bound_of_the_stacks() {
+    assert!(loop_warnings(&labels("", LOOP, "")).is_empty());
+    // One path of the loop does not extract.
+    let around = "state start { p.extract(hdr.l.next); transition again; }\n\
+        state again { transition select(hdr.l.last.v) { 1: again; 2: accept; default: start; } }";
+    assert_eq!(loop_warnings(&labels("", around, "")).len(), 1);
+    // A stack that moves back never fills.
+    let back = LOOP.replace("transition", "hdr.l.pop_front(1); transition").replace("last.last", "lastIndex");
+    let back = back.replace("hdr.l.lastIndex", "p.lookahead<bit<1>>()");
+    assert_eq!(loop_warnings(&labels("", &back, "")).len(), 1);
+}
+
+#[test]
+fn for_loops_that_may_be_cut_are_warned_of() {
+    let warned = |body: &str| !loop_warnings(&program("bit<8> a; bit<8> b;", "", "", body)).is_empty();
+    assert!(warned("for (bit<8> i = 0; i < hdr.h.a; i = i + 1) { hdr.h.b = hdr.h.b + 1; }"));
+    assert!(warned("for (bit<8> i in 0 .. hdr.h.a) { hdr.h.b = hdr.h.b + i; }"));
+    assert!(!warned("for (bit<8> i in 0 .. 99) { if (i > hdr.h.a) { break; } hdr.h.b = hdr.h.b + i; }"));
+    assert!(!warned("for (bit<6> i in 0 .. hdr.h.a[5:0]) { hdr.h.b = hdr.h.b + (bit<8>)i; }"));
+    assert!(!warned("for (bit<8> i = 0; i < 99; i = i + 1) { hdr.h.b = hdr.h.b + i; }"));
 }

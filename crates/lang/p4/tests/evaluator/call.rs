@@ -3,29 +3,37 @@
 use super::expression::{Place, copies_out};
 use super::value::{Val, bytes, fit, num, zero};
 use super::{Binding, Eval, Machine, Stop};
-use crate::hir::{Call, CallArg, Callee, Constructed, CtorArg, Expr, InstId, Instance, Object, Param};
+use crate::hir::{
+    Call, CallArg, Callee, Constructed, CtorArg, Expr, ExprKind, InstId, Instance, Object, Ordered, Param,
+    VarId,
+};
 use crate::types::Type;
 use num_bigint::BigInt;
+
+/// A parameter that is copied to a place of a type when the callee ends.
+type Copy = (VarId, Place, Type);
 
 impl Machine<'_> {
     pub(super) fn call(&mut self, c: &Call, ty: Option<&Type>) -> Eval<Val> {
         match &c.callee {
             Callee::Extern(id) => {
                 let f = self.hir.extern_fns[id.0 as usize].clone();
-                self.function(&f.name, &f.result, &c.args)
+                self.settled(&f.params, &c.args, |m, args| m.function(&f.name, &f.result, args))
             }
             Callee::Method { object, of, method } => {
                 let e = &self.hir.externs[of.0 as usize];
-                let name = e.methods[*method].name.clone();
+                let f = e.methods[*method].clone();
                 match self.object(*object) {
-                    Some(Binding::PacketIn) => self.packet_in(&name, c, ty),
+                    Some(Binding::PacketIn) => self.packet_in(&f.name, c, ty),
                     Some(Binding::PacketOut) => {
-                        let [CallArg::In(e)] = c.args.as_slice() else { return self.skip("emit") };
+                        let [CallArg::In(e)] = &*c.args else { return self.skip("emit") };
                         let v = self.eval(e)?;
                         self.emit(&v, &e.ty);
                         Ok(Val::Nothing)
                     }
-                    Some(Binding::Object(id, path)) => self.method(id, path, &e.name, &name, &c.args),
+                    Some(Binding::Object(id, path)) => {
+                        self.settled(&f.params, &c.args, |m, args| m.method(id, path, &e.name, &f.name, args))
+                    }
                     _ => self.skip("a method of another object"),
                 }
             }
@@ -72,19 +80,36 @@ impl Machine<'_> {
     pub(super) fn routine(
         &mut self,
         params: &[Param],
-        args: &[CallArg],
+        args: &Ordered<CallArg>,
         body: impl FnOnce(&mut Self) -> Eval<()>,
     ) -> Eval<Val> {
-        let (mut bound, mut copies): (Vec<_>, Vec<(usize, Place)>) = (Vec::new(), Vec::new());
-        for (i, (p, a)) in params.iter().zip(args).enumerate() {
-            let mut value = zero(&p.ty);
+        let copies = self.bind(params, args)?;
+        let ended = body(self);
+        if ended.as_ref().err().is_none_or(copies_out) {
+            self.copy_out(copies);
+        }
+        match ended {
+            Ok(()) => Ok(Val::Nothing),
+            Err(Stop::Return(v)) => Ok(v.unwrap_or(Val::Nothing)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Evaluates each argument once, in the order of the source; returns the places of out and inout ones.
+    fn bind(&mut self, params: &[Param], args: &Ordered<CallArg>) -> Eval<Vec<Copy>> {
+        let (mut bound, mut copies) = (Vec::new(), Vec::new());
+        for (i, a) in args.as_written() {
+            let p = &params[i];
+            let ty = a.expr().map_or(&p.ty, |e| &e.ty);
+            let mut value = zero(ty);
             match a {
                 CallArg::In(e) => value.assign(self.eval(e)?),
                 CallArg::Out(e) | CallArg::InOut(e) => {
+                    let place = self.place(e)?;
                     if matches!(a, CallArg::InOut(_)) {
-                        value.assign(self.eval(e)?);
+                        value.assign(self.held(&place, ty));
                     }
-                    copies.push((i, self.place(e)?));
+                    copies.push((p.var, place, ty.clone()));
                 }
                 CallArg::Object(o) => {
                     let Some(o) = self.object(*o) else { return self.skip("an unknown object") };
@@ -96,23 +121,36 @@ impl Machine<'_> {
             bound.push((p.var, Binding::Value(value)));
         }
         self.vars.extend(bound);
-        let ended = body(self);
-        if ended.as_ref().err().is_none_or(copies_out) {
-            for (i, place) in copies {
-                if let Some(Binding::Value(v)) = self.vars.get(&params[i].var) {
-                    let v = v.clone();
-                    self.assign(&place, v, &args[i].expr().map_or(Type::Bad, |e| e.ty.clone()));
-                }
+        Ok(copies)
+    }
+
+    fn copy_out(&mut self, copies: Vec<Copy>) {
+        for (var, place, ty) in copies {
+            if let Some(Binding::Value(v)) = self.vars.get(&var) {
+                let v = v.clone();
+                self.assign(&place, v, &ty);
             }
-        }
-        match ended {
-            Ok(()) => Ok(Val::Nothing),
-            Err(Stop::Return(v)) => Ok(v.unwrap_or(Val::Nothing)),
-            Err(other) => Err(other),
         }
     }
 
-    fn apply(&mut self, object: Object, args: &[CallArg]) -> Eval<Val> {
+    /// Calls an extern with arguments that are constants and its parameters.
+    fn settled(
+        &mut self,
+        params: &[Param],
+        args: &Ordered<CallArg>,
+        call: impl FnOnce(&mut Self, &[CallArg]) -> Eval<Val>,
+    ) -> Eval<Val> {
+        let copies = self.bind(params, args)?;
+        let settled = |(p, a): (&Param, &CallArg)| match a {
+            CallArg::In(e) if e.as_const().is_some() => a.clone(),
+            _ => a.clone().with_expr(ExprKind::Var(p.var)),
+        };
+        let result = call(self, &params.iter().zip(args.iter()).map(settled).collect::<Vec<_>>())?;
+        self.copy_out(copies);
+        Ok(result)
+    }
+
+    fn apply(&mut self, object: Object, args: &Ordered<CallArg>) -> Eval<Val> {
         let Some(Binding::Object(id, path)) = self.object(object) else {
             return self.skip("apply of another object");
         };

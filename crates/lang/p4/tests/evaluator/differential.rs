@@ -235,7 +235,7 @@ proptest! {
 
     #[test]
     fn random_programs_behave_as_the_evaluator_expects(
-        tape in prop::collection::vec(any::<u8>(), 0..400),
+        tape in prop::collection::vec(any::<u8>(), 0..1200),
         bytes in prop::collection::vec(any::<u8>(), 40..90),
     ) {
         let text = generate::program(&tape);

@@ -29,6 +29,11 @@ impl Machine<'_> {
                 _ => return self.skip("an object as a value"),
             },
             ExprKind::Field(b, i) => self.eval(b)?.field(*i).cloned().unwrap_or_else(|| zero(&e.ty)),
+            // "A reference to the header": it is read after the evaluation of its index.
+            ExprKind::Element(..) if is_variable(e) => {
+                let place = self.place(e)?;
+                self.held(&place, &e.ty)
+            }
             ExprKind::Element(b, i) => {
                 let (base, i) = (self.eval(b)?, self.eval(i)?.index());
                 base.field(i).cloned().unwrap_or_else(|| zero(&e.ty))
@@ -62,13 +67,16 @@ impl Machine<'_> {
                 return if self.eval(c)?.truth() { self.eval(t) } else { self.eval(f) };
             }
             ExprKind::Aggregate(items) => {
-                let items: Eval<Vec<Val>> = items.iter().map(|i| self.eval(i)).collect();
+                let mut values = vec![Val::Nothing; items.len()];
+                for (i, item) in items.as_written() {
+                    values[i] = self.eval(item)?;
+                }
                 let mut v = zero(&e.ty);
                 match &mut v {
-                    Val::Nothing => Val::Record(items?),
+                    Val::Nothing => Val::Record(values),
                     // The type of a list converts to that of a header or stack.
                     to => {
-                        to.assign(Val::Record(items?));
+                        to.assign(Val::Record(values));
                         v
                     }
                 }
@@ -176,6 +184,15 @@ impl Machine<'_> {
         place.steps.iter().try_fold(v, |v, i| v.field(*i))
     }
 
+    /// Returns the value of a place; zeros if an index is out of range.
+    pub(super) fn held(&self, place: &Place, ty: &Type) -> Val {
+        match (self.read(place), place.slice) {
+            (None, _) => zero(ty),
+            (Some(v), None) => v.clone(),
+            (Some(v), Some((lo, n))) => num(unsigned(&(v.number() >> lo), n)),
+        }
+    }
+
     pub(super) fn at(&mut self, place: &Place) -> Option<&mut Val> {
         let Some(Binding::Value(v)) = self.vars.get_mut(&place.var) else { return None };
         place.steps.iter().try_fold(v, |v, i| v.field_mut(*i))
@@ -241,6 +258,15 @@ impl Place {
         self.steps.push(i);
         self.member = false;
         self
+    }
+}
+
+/// Whether an expression names a variable or a part of it.
+fn is_variable(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Var(_) => true,
+        ExprKind::Field(b, _) | ExprKind::Element(b, _) => is_variable(b),
+        _ => false,
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn program(tape: &[u8]) -> String {
         in_pipeline: false,
         may_exit: false,
         names: 0,
-        budget: 150,
+        budget: 250,
     };
     g.program()
 }
@@ -133,7 +133,7 @@ impl Generator<'_> {
             return if self.pick(4) == 3 { self.literal(kind) } else { self.read(w) };
         }
         let d = depth - 1;
-        match self.pick(16) {
+        match self.pick(18) {
             0 | 1 => self.read(w),
             2 => self.literal(kind),
             3 | 4 => {
@@ -177,6 +177,7 @@ impl Generator<'_> {
                 let (from, lo) = (w + 8, self.bits(3, d));
                 format!("({})[{lo}+:{w}]", self.bits(from, d))
             }
+            16 => format!("(bit<{w}>)({})", self.effect(d)),
             _ => self.read(w),
         }
     }
@@ -273,7 +274,7 @@ impl Generator<'_> {
 
     fn statement(&mut self, depth: u32, out: &mut String) {
         let d = depth.saturating_sub(1);
-        let choice = self.pick(if depth == 0 { 3 } else { 23 });
+        let choice = self.pick(if depth == 0 { 3 } else { 27 });
         let text = match choice {
             3 | 4 => {
                 let (c, t) = (self.truth(2), self.block(d));
@@ -293,8 +294,9 @@ impl Generator<'_> {
                 };
                 format!("{t} {op} {};", self.expression(kind, 2))
             }
-            7 if self.in_pipeline => match self.pick(3) {
-                0 => "t1.apply();".to_owned(),
+            7 if self.in_pipeline => match self.pick(4) {
+                0 => self.one(&["t1.apply();", "t4.apply();"]).to_owned(),
+                3 => format!("if ({} == 1 && t4.apply().miss) {{ {} }}", self.effect(1), self.block(d)),
                 1 => format!("if (t2.apply().hit) {{ {} }}", self.block(d)),
                 _ => {
                     let (a, b) = (self.block(d), self.block(d));
@@ -371,6 +373,7 @@ impl Generator<'_> {
                 format!("hdr.h.first = fun({}, {})[7:0];", self.bits(16, 2), self.bits(8, 2))
             }
             19..=21 if self.in_pipeline => self.union_statement(d),
+            22..=25 => self.effect_statement(),
             _ => {
                 let (t, kind) = self.target();
                 format!("{t} = {};", self.expression(kind, 3))
@@ -382,12 +385,13 @@ impl Generator<'_> {
     /// Returns an l-value of type `bit<8>`.
     fn target8(&mut self) -> String {
         if self.in_pipeline && self.pick(4) == 3 {
-            return self.element(1);
+            return format!("{}.v", self.stack_element(1));
         }
         let v = self.variable(|v| v.writable && v.kind == Kind::Bit(8));
         v.map_or_else(|| "hdr.h.first".to_owned(), |v| v.name)
     }
 }
 
+mod effects;
 mod pieces;
 mod unions;

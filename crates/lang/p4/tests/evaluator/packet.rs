@@ -6,8 +6,8 @@ use crate::hir::{Call, CallArg, Constructed, InstId, Instance, Next, Target};
 use crate::types::Type;
 use num_bigint::BigInt;
 
-/// States after which the evaluator gives up: the compiler ends long loops with a timeout.
-const MAX_STATES: usize = 38;
+/// States after which the evaluator gives up: the compiler ends loops without a known bound.
+const MAX_STATES: usize = 300;
 
 impl Machine<'_> {
     pub(super) fn parser(&mut self, inst: &Instance, id: InstId) -> Eval<()> {
@@ -60,7 +60,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn packet_in(&mut self, name: &str, c: &Call, ty: Option<&Type>) -> Eval<Val> {
-        match (name, c.args.as_slice()) {
+        match (name, &*c.args) {
             ("extract", [target, size @ ..]) => {
                 let size = match size {
                     [CallArg::In(e)] => Some(self.eval(e)?.number()),

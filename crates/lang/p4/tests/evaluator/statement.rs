@@ -33,7 +33,7 @@ impl Machine<'_> {
             }
             StmtKind::Update { target, old, value } => {
                 let place = self.place(target)?;
-                let held = self.eval(target)?;
+                let held = self.held(&place, &target.ty);
                 self.vars.insert(*old, Binding::Value(held));
                 let value = self.eval(value)?;
                 self.assign(&place, value, &target.ty);

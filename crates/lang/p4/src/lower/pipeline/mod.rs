@@ -63,6 +63,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         info_read: None,
         checks_status: false,
         inlined: 0,
+        cut_loops: std::collections::HashSet::new(),
         too_large: false,
         architecture: Architecture::default(),
         standard: None,

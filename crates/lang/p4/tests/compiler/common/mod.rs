@@ -41,7 +41,15 @@ impl Bench {
 
     /// Links other objects too.
     pub(crate) fn linked(text: &str, others: &[Vec<u8>]) -> Self {
-        let compiled = compiled(text);
+        Self::of_objects(compiled(text), others)
+    }
+
+    /// Runs a program that was compiled with other options.
+    pub(crate) fn of(compiled: Compiled) -> Self {
+        Self::of_objects(compiled, &[])
+    }
+
+    fn of_objects(compiled: Compiled, others: &[Vec<u8>]) -> Self {
         let mut objects = vec![Object::parse(&compiled.object).expect("a valid object")];
         objects.extend(others.iter().map(|o| Object::parse(o).expect("the other object")));
         let linked = link(&objects).expect("compatible objects");

@@ -1,5 +1,6 @@
 //! The declarations of a generated program: headers, parsers, actions, tables and controls.
 
+use super::effects::EFFECT_ROUTINES;
 use super::unions::UNION_ROUTINES;
 use super::{Generator, Kind, Variable, WIDTHS};
 use std::fmt::Write as _;
@@ -25,6 +26,7 @@ impl Generator<'_> {
         let mut body = String::new();
         for _ in 0..=self.pick(5) {
             self.statement(3, &mut body);
+            let _ = writeln!(body, "{}", self.effect_statement());
         }
         let deparser = self.one(&[
             "p.emit(hdr);",
@@ -41,13 +43,13 @@ impl Generator<'_> {
              struct headers_t {{ h_t h; v_t[4] s; g_t g; u_t u; u_t[2] us; }}\n\
              struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept;\n\
              u_t union; }}\n\
-             {UNION_ROUTINES}\
+             {UNION_ROUTINES}{EFFECT_ROUTINES}\
              bit<16> fun(in bit<16> x, in bit<8> y) {{ {function} return x + (bit<16>)spare; }}\n\
              void drop_function(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
              {sub_parser}{control}{parser}\
              control V(inout headers_t hdr, inout meta_t meta) {{ apply {{ }} }}\n\
              control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
-             bit<8> spare = 0; Sub(5) sub1; Sub(250) sub2; Turn() turn;\n\
+             bit<8> spare = 0; Sub(5) sub1; Sub(250) sub2; Turn() turn; register<bit<8>>(8) reg;\n\
              action union_action(inout u_t u, bit<8> v) {{ if (u.y.isValid()) {{ u.x = {{ v }}; }} }}\n\
              action drop_it(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
              action act1(inout bit<8> p, bit<8> q) {{ {act1} }}\n\
@@ -164,6 +166,7 @@ impl Generator<'_> {
         let (a, b, c) = (self.byte(), self.pick(8), 8 + self.pick(24));
         let const_keys = self.one(&["", "const "]);
         let argument = self.target8_plain();
+        let (one, two, element) = (self.effect(2), self.effect(2), self.stack_element(1));
         format!(
             "table t1 {{ key = {{ {key} : exact @name(\"k\"); }}\n\
              actions = {{ act1({argument}); NoAction; }}\n\
@@ -176,7 +179,11 @@ impl Generator<'_> {
              actions = {{ act2(hdr.h.first, meta.m, meta.m); act1(meta.m); }}\n\
              const entries = {{ (1 &&& 3, 0 .. 9) : act2({a}); (_, 3 .. 0x7fff) : act1({b});\n\
              (2, _) : act2(65535); }}\n\
-             {const_keys}default_action = act1(4); }}\n"
+             {const_keys}default_action = act1(4); }}\n\
+             table t4 {{ key = {{ {one} : ternary @name(\"one\"); {two} : ternary @name(\"two\"); }}\n\
+             actions = {{ act1({element}.v); act2(q = {two}, o = {argument}, p = {element}.v); }}\n\
+             const entries = {{ (1 &&& 3, _) : act1({a}); (_, 2 &&& 2) : act2({b}); }}\n\
+             default_action = act1(5); }}\n"
         )
     }
 

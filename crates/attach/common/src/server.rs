@@ -5,7 +5,7 @@
 //! breaks the protocol or does not read; the peer reconnects and reports everything again.
 
 use crate::audience::Audience;
-use crate::listener::listener;
+use crate::listener::{SocketFile, listener_with_file};
 use crate::message::{
     DaemonMessage, LaneId, LibraryMessage, MAX_EACH, PortId, VERSION, decode_report, encode,
 };
@@ -98,6 +98,7 @@ pub struct Server {
     ending: Arc<AtomicBool>,
     bell: Doorbell,
     path: PathBuf,
+    file: SocketFile,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,7 +117,8 @@ impl Server {
         let mode = allowed.mode();
         let audience = Arc::new(Audience::new(setup.to_memory()?, allowed));
         let failed = |source: std::io::Error| ServerError::Listen { path: path.to_owned(), source };
-        let listener = listener(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, mode).map_err(failed)?;
+        let (listener, file) =
+            listener_with_file(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, mode).map_err(failed)?;
         let (bell, rung) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let ending = Arc::new(AtomicBool::new(false));
         let work = ServerThread {
@@ -129,7 +131,7 @@ impl Server {
         };
         let thread =
             std::thread::Builder::new().name("attach".into()).spawn(|| work.run()).map_err(failed)?;
-        Ok(Self { audience, ending, bell, path: path.to_owned(), thread: Some(thread) })
+        Ok(Self { audience, ending, bell, path: path.to_owned(), file, thread: Some(thread) })
     }
 
     /// Sends all switches another setup; those that connect later get it first. Messages that are sent after
@@ -148,7 +150,7 @@ impl Server {
     /// # Errors
     /// The mode of the socket cannot be changed; nothing has changed.
     pub fn change_allowed(&self, allowed: Allowed) -> std::io::Result<()> {
-        rustix::fs::chmod(&self.path, allowed.mode())?;
+        self.file.set_mode(allowed.mode())?;
         self.audience.change_allowed(allowed);
         Ok(())
     }

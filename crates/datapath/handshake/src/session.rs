@@ -16,7 +16,7 @@ use crate::secret::{KEY_SIZE, Secret};
 const HIGHEST_EPOCH: u64 = 1 << 63;
 
 /// Most nanoseconds that a peer's proposal may be ahead of the clock: 834 days, twice what a P4 VM's
-/// floor may be. A higher one is refused, whoever the peer is: a party that agreed would propose it
+/// floor may be. A higher one is refused of any peer: a party that agreed would propose it
 /// ever after.
 pub(crate) const MAX_LEAD_NS: u64 = 1 << 56;
 

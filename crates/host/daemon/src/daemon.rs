@@ -15,6 +15,7 @@ use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
 use crate::switches::SwitchAttachment;
+use crate::trusted_folder::open_trusted;
 use crate::upgrade::UPGRADE_SIGNAL;
 use crate::watch::{WatchedProblems, Watcher};
 use crate::wires::WireAttachment;
@@ -48,7 +49,7 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     let config = Config::load(path)?;
     // The lock comes before any process of another daemon.
     let listener = api::listen(&config.daemon.socket)?;
-    let adoption = AdoptionFolder::beside(&config.daemon.socket);
+    let adoption = AdoptionFolder::beside(&config.daemon.socket)?;
     let before = adoption.running(&config).filter(|b| b.changes_for_a_restart(&config).is_empty());
     let is_changed = before.as_ref().is_some_and(|before| before.text() != config.text());
     let adopts = before.is_some();
@@ -113,9 +114,11 @@ impl Daemon {
             Err(e) => (None, e.to_string()),
         };
         let state = config.daemon.state.clone().or_else(service_state_folder);
-        let adoption = Arc::new(AdoptionFolder::beside(&config.daemon.socket));
-        let kept = adoption.create().and_then(|()| adoption.save_running(&config));
-        if let Err(error) = kept {
+        if let Some(state) = &state {
+            open_trusted(state)?;
+        }
+        let adoption = Arc::new(AdoptionFolder::beside(&config.daemon.socket)?);
+        if let Err(error) = adoption.save_running(&config) {
             tracing::warn!(event = "adoption_unavailable", %error, "no other daemon could adopt the P4 VMs");
         }
         let starter = Starter {

@@ -1,6 +1,7 @@
 //! Why the daemon does not start.
 
 use crate::config::ConfigError;
+use crate::trusted_folder::FolderError;
 use std::path::{Path, PathBuf};
 
 /// Why the daemon does not start.
@@ -36,6 +37,20 @@ pub enum DaemonError {
     Listen {
         /// The path or network address.
         address: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Others could change what the daemon believes.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The folder of running P4 VMs cannot be used.
+    #[error(
+        "cannot use {}, in which the daemon records its P4 VMs; if no daemon runs, remove it", path.display()
+    )]
+    Adoption {
+        /// The folder.
+        path: PathBuf,
         /// The cause.
         #[source]
         source: std::io::Error,

@@ -4,6 +4,7 @@
 //! daemons could each hold a lock of that name.
 
 use crate::error::DaemonError;
+use crate::trusted_folder::open_trusted;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use std::path::{Path, PathBuf};
@@ -24,12 +25,10 @@ impl SocketLock {
     /// Takes the lock of the socket at `path`. Creates the folder if it is missing.
     ///
     /// # Errors
-    /// Another daemon holds the lock, or the file cannot be created.
+    /// Another daemon holds the lock, the file cannot be created, or others can write its folder.
     pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
         let failed = DaemonError::listen(path);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(&failed)?;
-        }
+        drop(open_trusted(folder_of(path))?);
         let lock = lock_path(path);
         // A process that can open the file can lock it, and so keep daemons from starting.
         let private = Mode::from_raw_mode(0o600);
@@ -47,6 +46,11 @@ impl SocketLock {
     }
 }
 
+/// Returns the folder of a socket.
+pub(crate) fn folder_of(socket: &Path) -> &Path {
+    socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Returns the path of the lock file for the socket at `path`.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -61,8 +65,8 @@ mod tests {
 
     #[test]
     fn the_lock_is_private_and_follows_no_symlink() {
-        let folder = std::env::temp_dir().join(format!("p4shield-rt-lock-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path();
         let socket = folder.join("daemon.sock");
         // Earlier versions left the file readable by all.
         std::fs::write(lock_path(&socket), "").unwrap();
@@ -76,6 +80,14 @@ mod tests {
         std::os::unix::fs::symlink(&precious, lock_path(&linked)).unwrap();
         assert!(matches!(SocketLock::take(&linked), Err(DaemonError::Listen { .. })));
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_created_in_a_folder_that_others_write() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let error = SocketLock::take(&folder.path().join("daemon.sock")).unwrap_err();
+        assert!(matches!(error, DaemonError::Folder(_)), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

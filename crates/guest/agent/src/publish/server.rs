@@ -1,11 +1,12 @@
 //! The server of the control socket. It runs between publications and never blocks.
 
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::control::Reply;
 use crate::error::AgentError;
@@ -23,6 +24,17 @@ pub(super) struct Server {
     clients: Vec<Client>,
 }
 
+/// Listens at `path`. Only this user can connect, from the first moment: the file has the mode of the socket,
+/// and no path is followed to change it.
+fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, MAX_CLIENTS as i32)?;
+    Ok(socket.into())
+}
+
 struct Client {
     stream: UnixStream,
     input: Vec<u8>,
@@ -32,17 +44,15 @@ impl Server {
     /// Listens at `path`, and replaces the socket of an agent that died.
     pub(super) fn new(path: &Path) -> Result<Self, AgentError> {
         let fail = |source| AgentError::Socket { path: path.to_owned(), source };
-        let listener = match UnixListener::bind(path) {
+        let listener = match bind_private(path) {
             Err(e) if e.kind() == ErrorKind::AddrInUse => {
                 if UnixStream::connect(path).is_ok() {
                     return Err(AgentError::AlreadyRunning(path.to_owned()));
                 }
-                std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)).map_err(fail)?
+                std::fs::remove_file(path).and_then(|()| bind_private(path)).map_err(fail)?
             }
             other => other.map_err(fail)?,
         };
-        // Clients may have connected before the permissions are set, so every client's user is checked.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         Ok(Self { path: path.to_owned(), listener, clients: Vec::new() })
     }

@@ -20,14 +20,18 @@ mod identity;
 mod record;
 
 use crate::config::Config;
+use crate::error::DaemonError;
+use crate::lock::folder_of;
+use crate::trusted_folder::{check, open_trusted};
 use p4shield_attach::listener;
 use p4shield_control::{Socket, SocketError};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub(crate) use identity::ProcessIdentity;
@@ -43,58 +47,54 @@ struct RunningRecord {
     names: Vec<(String, Vec<String>)>,
 }
 
-/// The folder.
+/// The folder. It is opened once, and then all files are found by its descriptor.
 #[derive(Debug)]
 pub(crate) struct AdoptionFolder {
-    path: PathBuf,
+    folder: OwnedFd,
+    /// The socket's folder, and the name in it.
+    parent: OwnedFd,
+    name: OsString,
 }
 
 impl AdoptionFolder {
-    /// Returns the folder beside the daemon's socket. The caller holds the socket's lock.
-    pub(crate) fn beside(socket: &Path) -> Self {
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".p4vms");
-        Self { path: path.into() }
-    }
-
-    /// Creates the folder, unless it exists.
+    /// Opens the folder beside the daemon's socket; creates it if it is missing. The caller holds the
+    /// socket's lock. Nothing in the folder is read before its owner and its mode are checked.
     ///
     /// # Errors
-    /// It cannot be created, or another user made it.
-    pub(crate) fn create(&self) -> io::Result<()> {
-        match std::fs::DirBuilder::new().mode(0o700).create(&self.path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-            _ => {}
+    /// It cannot be created, or others could have changed it.
+    pub(crate) fn beside(socket: &Path) -> Result<Self, DaemonError> {
+        let parent = open_trusted(folder_of(socket))?;
+        let mut name = socket.file_name().unwrap_or_default().to_owned();
+        name.push(".p4vms");
+        let path = socket.with_file_name(&name);
+        let unusable = |source| DaemonError::Adoption { path: path.clone(), source };
+        let failed = |e: Errno| unusable(e.into());
+        match mkdirat(&parent, &name, Mode::from_raw_mode(0o700)) {
+            Err(Errno::EXIST) | Ok(()) => {}
+            Err(e) => return Err(failed(e)),
         }
-        let found = std::fs::symlink_metadata(&self.path)?;
-        if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a folder of this user"));
-        }
-        std::fs::set_permissions(&self.path, PermissionsExt::from_mode(0o700))
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(&parent, &name, flags, Mode::empty()).map_err(failed)?;
+        let found = fstat(&folder).map_err(failed)?;
+        check(&path, &found, false).map_err(|e| unusable(io::Error::other(e)))?;
+        Ok(Self { folder, parent, name })
+    }
+
+    /// Returns the path of a file in the folder, which leads there whatever happens to the folder's name. It
+    /// is short, too: a socket's path has at most 107 bytes.
+    fn at(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{file}", self.folder.as_raw_fd()))
     }
 
     /// Creates the door of a process, in place of one that exists.
     pub(crate) fn listen(&self, name: &str) -> io::Result<OwnedFd> {
-        let (_folder, door) = self.door(name)?;
+        let door = self.at(&format!("{name}.sock"));
         listener(&door, SocketType::SEQPACKET, SocketFlags::NONBLOCK, Mode::from_raw_mode(0o600))
     }
 
     /// Connects to the door of a process.
     pub(crate) fn connect(&self, name: &str) -> Result<Socket, SocketError> {
-        let kernel = |e: io::Error| SocketError::Kernel {
-            what: "connect for",
-            source: rustix::io::Errno::from_io_error(&e).unwrap_or(rustix::io::Errno::NOENT),
-        };
-        let (_folder, door) = self.door(name).map_err(kernel)?;
-        Socket::connect(&door)
-    }
-
-    /// Returns the folder and a short path of a door in it: a socket's path has at most 107 bytes.
-    fn door(&self, name: &str) -> io::Result<(OwnedFd, PathBuf)> {
-        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let folder = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}.sock", folder.as_raw_fd()));
-        Ok((folder, path))
+        Socket::connect(&self.at(&format!("{name}.sock")))
     }
 
     /// Records a process.
@@ -110,7 +110,7 @@ impl AdoptionFolder {
     /// Forgets a process.
     pub(crate) fn forget(&self, name: &str) {
         for kind in ["json", "sock"] {
-            let _ = std::fs::remove_file(self.path.join(format!("{name}.{kind}")));
+            let _ = std::fs::remove_file(self.at(&format!("{name}.{kind}")));
         }
     }
 
@@ -133,35 +133,47 @@ impl AdoptionFolder {
     /// Ends all processes of another daemon and forgets them.
     pub(crate) fn end_all(&self) {
         self.processes().for_each(|process| process.kill());
-        self.remove();
+        self.clear();
     }
 
     /// Returns the processes of all records.
     fn processes(&self) -> impl Iterator<Item = ProcessIdentity> {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| {
-            let file = entry.file_name();
+        self.files().filter_map(|file| {
             let record: ProcessRecord = self.load(file.to_str()?.strip_suffix(".json")?)?;
             Some(record.process)
         })
     }
 
+    /// Returns the names of all files.
+    fn files(&self) -> impl Iterator<Item = OsString> {
+        let entries = std::fs::read_dir(self.at("")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name())
+    }
+
+    /// Removes all files.
+    fn clear(&self) {
+        for file in self.files() {
+            let _ = unlinkat(&self.folder, &file, AtFlags::empty());
+        }
+    }
+
     /// Removes the folder.
     pub(crate) fn remove(&self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        self.clear();
+        let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
 
     fn write(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.path)?;
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(self.at(""))?;
         file.write_all(&serde_json::to_vec(record)?)?;
-        file.persist(self.path.join(name))?;
+        file.persist(self.at(name))?;
         Ok(())
     }
 
     fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         use std::io::Read;
         let mut text = Vec::new();
-        let file = std::fs::File::open(self.path.join(name)).ok()?;
+        let file = std::fs::File::open(self.at(name)).ok()?;
         file.take(MAX_FILE).read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()
     }

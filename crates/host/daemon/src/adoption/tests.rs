@@ -1,5 +1,7 @@
 use super::*;
 use rustix::process::getpid;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 fn record() -> P4VmRecord {
     let process = ProcessIdentity::of(getpid()).unwrap();
@@ -15,8 +17,7 @@ fn record() -> P4VmRecord {
 
 fn folder() -> (tempfile::TempDir, AdoptionFolder) {
     let outer = tempfile::tempdir().unwrap();
-    let folder = AdoptionFolder::beside(&outer.path().join("daemon.sock"));
-    folder.create().unwrap();
+    let folder = AdoptionFolder::beside(&outer.path().join("daemon.sock")).unwrap();
     (outer, folder)
 }
 
@@ -34,22 +35,67 @@ fn a_record_is_read_as_it_was_written_and_forgotten() {
 fn a_damaged_record_is_none() {
     let (_outer, folder) = folder();
     for damage in ["", "{}", "[1", "\u{0}"] {
-        std::fs::write(folder.path.join("3.json"), damage).unwrap();
+        std::fs::write(folder.at("3.json"), damage).unwrap();
         assert_eq!(folder.load::<P4VmRecord>("3"), None, "{damage:?}");
     }
 }
 
+/// What a planted folder would make the daemon do: kill the process that it names.
+fn plant(folder: &Path) -> std::process::Child {
+    let victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let process = ProcessIdentity::of(rustix::process::Pid::from_child(&victim)).unwrap();
+    let record = serde_json::to_vec(&ProcessRecord { process }).unwrap();
+    std::fs::write(folder.join("3.json"), record).unwrap();
+    victim
+}
+
 #[test]
-fn only_its_user_may_enter_the_folder() {
+fn a_planted_folder_is_refused_before_it_is_read() {
+    let (outer, _folder) = folder();
+    let path = outer.path().join("daemon.sock.p4vms");
+    let mode = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    let mut victim = plant(&path);
+    let socket = outer.path().join("daemon.sock");
+    for planted in [0o770, 0o707, 0o1777] {
+        mode(planted);
+        let error = AdoptionFolder::beside(&socket).unwrap_err();
+        assert!(matches!(error, DaemonError::Adoption { .. }), "{error}");
+    }
+    mode(0o700);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
+        let error = AdoptionFolder::beside(&socket).unwrap_err();
+        assert!(matches!(&error, DaemonError::Adoption { path: p, .. } if *p == path), "{error}");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
+    assert!(victim.try_wait().unwrap().is_none(), "it was killed");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+}
+
+#[test]
+fn a_link_in_the_place_of_the_folder_is_refused() {
+    let outer = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outer.path(), outer.path().join("linked.sock.p4vms")).unwrap();
+    let error = AdoptionFolder::beside(&outer.path().join("linked.sock")).unwrap_err();
+    assert!(error.to_string().contains("linked.sock.p4vms"), "{error}");
+}
+
+#[test]
+fn an_opened_folder_stays_the_same_whatever_has_its_name() {
     let (outer, folder) = folder();
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder.path), 0o700);
-    std::fs::set_permissions(&folder.path, PermissionsExt::from_mode(0o777)).unwrap();
-    folder.create().unwrap();
-    assert_eq!(mode(&folder.path), 0o700);
-    let linked = AdoptionFolder::beside(&outer.path().join("linked.sock"));
-    std::os::unix::fs::symlink(outer.path(), &linked.path).unwrap();
-    assert!(linked.create().is_err(), "a link leads elsewhere");
+    folder.save("3", &record()).unwrap();
+    let path = outer.path().join("daemon.sock.p4vms");
+    std::fs::rename(&path, outer.path().join("moved")).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let mut victim = plant(&path);
+    assert_eq!(folder.load("3"), Some(record()));
+    folder.forget("3");
+    folder.end_all();
+    assert!(victim.try_wait().unwrap().is_none(), "it was killed");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
 }
 
 #[test]
@@ -57,8 +103,7 @@ fn a_door_works_below_a_path_that_is_too_long_for_a_socket() {
     let outer = tempfile::tempdir().unwrap();
     let deep = outer.path().join("d".repeat(120));
     std::fs::create_dir(&deep).unwrap();
-    let folder = AdoptionFolder::beside(&deep.join("daemon.sock"));
-    folder.create().unwrap();
+    let folder = AdoptionFolder::beside(&deep.join("daemon.sock")).unwrap();
     assert!(folder.connect("0").is_err());
     let door = folder.listen("0").unwrap();
     assert!(folder.connect("0").is_ok());

@@ -152,10 +152,12 @@ fn serve(stream: UnixStream, endpoint: &impl Endpoint, uid: u32) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_dead_daemons_socket_is_replaced_a_live_ones_is_not() {
-        let path = std::env::temp_dir().join(format!("p4shield-rt-api-{}.sock", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api.sock");
         let first = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(DaemonError::Running(_))));
         drop(first);
@@ -189,9 +191,11 @@ mod tests {
             p4shield_need::skip("root", "only root can change its user");
             return;
         }
-        let path = std::env::temp_dir().join(format!("p4shield-rt-api-user-{}.sock", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let path = folder.path().join("api.sock");
         let listener = listen(&path).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
         let server = Server::start(listener, RootOnly).unwrap();
         let answer_to = |uid| {
             let path = path.clone();

@@ -77,7 +77,7 @@ impl WireAttachment {
     /// # Errors
     /// The machine lacks what the loop needs.
     pub(crate) fn start(config: &Config, binary: &Path, adopts: bool) -> Result<Self, DaemonError> {
-        let folder = AdoptionFolder::beside(&config.daemon.socket);
+        let folder = AdoptionFolder::beside(&config.daemon.socket)?;
         let adopted = if adopts { WiresProcess::adopt(&folder) } else { None };
         let (process, held) = match adopted {
             Some((process, channels)) => (process, channels),

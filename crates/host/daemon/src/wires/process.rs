@@ -77,7 +77,6 @@ impl WiresProcess {
         setup: &WiresSetup,
         identity: Option<ProcessIdentity>,
     ) -> Result<(), String> {
-        folder.create().map_err(|e| chain(&e))?;
         let door = folder.listen(RECORD).map_err(|e| chain(&e))?;
         let memory = setup.to_memory().map_err(|e| chain(&e))?;
         let started = self.call(WiresRequest::Start, &[memory.as_fd(), door.as_fd()]);

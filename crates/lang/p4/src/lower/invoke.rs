@@ -58,7 +58,7 @@ impl Lowering<'_> {
                         }
                     });
                     // `setInvalid` also invalidates whichever member of the union is valid.
-                    self.invalidate_siblings(&header, Opnd::C(1));
+                    self.invalidate_siblings(&header);
                 }
                 None
             }

@@ -225,15 +225,11 @@ impl Lowering<'_> {
         Value::Scalar(limbs, width)
     }
 
-    /// Assigns a value; a valid header invalidates the other headers of its union.
+    /// Assigns a value. In a union, a valid header replaces the valid one, and the assignment of an invalid
+    /// header is `setInvalid`: both invalidate the other headers.
     pub(super) fn assign(&mut self, lvalue: &LValue, value: &Value) {
         self.assign_alone(lvalue, value);
-        match value {
-            Value::Header(h) => self.invalidate_siblings(lvalue, h.valid),
-            // The fields of a header that becomes valid.
-            Value::Group(_) => self.invalidate_siblings(lvalue, Opnd::C(1)),
-            _ => {}
-        }
+        self.invalidate_siblings(lvalue);
     }
 
     fn assign_alone(&mut self, lvalue: &LValue, value: &Value) {
@@ -275,13 +271,12 @@ impl Lowering<'_> {
         self.bitwise(BinOp::Or, &old, &new, width)
     }
 
-    /// Invalidates the other headers of a union if `valid` is 1: if its member has become valid.
-    pub(super) fn invalidate_siblings(&mut self, lvalue: &LValue, valid: Opnd) {
+    /// Invalidates the other headers of the union whose member this is, if it is one.
+    pub(super) fn invalidate_siblings(&mut self, lvalue: &LValue) {
         for (selected, s) in &lvalue.siblings {
             if let Storage::Header(h) = &**s {
                 let old = self.b.read(h.valid);
-                let goes = self.b.bin(BinOp::And, valid, *selected, 1);
-                let stays = self.b.not(goes);
+                let stays = self.b.not(*selected);
                 let now = self.b.bin(BinOp::And, old, stays, 1);
                 self.b.write(h.valid, now);
             }

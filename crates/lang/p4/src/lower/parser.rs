@@ -169,7 +169,7 @@ impl Lowering<'_> {
             let value = self.load(&storage);
             self.for_option(options, |l, s| l.store(s, &value));
         }
-        self.invalidate_siblings(to, Opnd::C(1));
+        self.invalidate_siblings(to);
         self.advance_stack(e);
     }
 

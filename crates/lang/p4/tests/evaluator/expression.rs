@@ -213,7 +213,7 @@ impl Machine<'_> {
                 self.refit(place);
             }
         }
-        self.only_member(place);
+        self.no_other_member(place);
     }
 
     /// Cuts an integer off at the width of its variable.
@@ -232,14 +232,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Invalidates the other members of a header union if the assigned one is valid.
-    pub(super) fn only_member(&mut self, place: &Place) {
-        if self.read(place).is_some_and(Val::is_valid) {
-            self.no_other_member(place);
-        }
-    }
-
-    /// Invalidates the other members of a header union, as `setValid` and `setInvalid` of a member do.
+    /// Invalidates the other members of a header union, as `setValid` and `setInvalid` of a member do, and
+    /// assignments to it.
     pub(super) fn no_other_member(&mut self, place: &Place) {
         let Some((this, above)) = place.steps.split_last().filter(|_| place.member) else { return };
         let union = Place { steps: above.to_vec(), ..place.clone() };

@@ -94,7 +94,8 @@ pub struct LogRecord {
     pub published_ns: u64,
     /// Authentication tag of the previous record; zeros in the first one of an epoch.
     pub previous_tag: [u8; 16],
-    /// Header bytes of a packet in the channel: digests cover no more.
+    /// Least header bytes of a packet in the channels since the previous record, 0 without a channel: digests
+    /// cover no more.
     pub header_bytes: u32,
     /// Number of replacements of this VM's programs.
     pub replacements: u32,

@@ -27,13 +27,15 @@ pub(super) struct ServedChannels {
     probed: usize,
     /// Whether the worker announces its sleep at futexes rather than at doorbells.
     at_futexes: bool,
+    /// Least header bytes of a channel since the last log record; `None` if there was no channel.
+    least_header_bytes: Option<u32>,
 }
 
 impl ServedChannels {
     /// Returns an empty set with room for `most` channels.
     pub(super) fn with_capacity(most: usize) -> Self {
         let (all, busy) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        Self { all, busy, probed: 0, at_futexes: false }
+        Self { all, busy, probed: 0, at_futexes: false, least_header_bytes: None }
     }
 
     /// Selects futexes or doorbells for the following announcements of sleep.
@@ -48,8 +50,22 @@ impl ServedChannels {
 
     /// Adds a channel.
     pub(super) fn add(&mut self, channel: ServedChannel) {
+        let header_bytes = channel.header_bytes();
+        let least = self.least_header_bytes.map_or(header_bytes, |least| least.min(header_bytes));
+        self.least_header_bytes = Some(least);
         self.all.push(channel);
         self.all_busy();
+    }
+
+    /// Returns the header bytes that the next log record states: the least of all channels since the last
+    /// record, so that a host cannot attach a shorter one between two records; 0 without a channel.
+    pub(super) fn header_bytes(&self) -> u32 {
+        self.least_header_bytes.unwrap_or(0)
+    }
+
+    /// A record stated [`Self::header_bytes`].
+    pub(super) fn header_bytes_recorded(&mut self) {
+        self.least_header_bytes = self.all.iter().map(ServedChannel::header_bytes).min();
     }
 
     /// Removes a channel; the last channel gets its index.

@@ -114,13 +114,8 @@ impl Worker {
     }
 
     fn publish_logs(&mut self, now: Now) {
-        let header_bytes = self.header_bytes();
-        self.programs.publish_logs(now, header_bytes);
-    }
-
-    /// Returns the number of header bytes that the auditor sees, which is the same for all channels.
-    fn header_bytes(&self) -> u32 {
-        self.channels.all.first().map_or(0, |c| c.header_bytes())
+        self.programs.publish_logs(now, self.channels.header_bytes());
+        self.channels.header_bytes_recorded();
     }
 
     /// Runs one round: commands, a fetch from each channel, information and log if due, verdicts; sleeps if
@@ -136,7 +131,10 @@ impl Worker {
         let fetched = self.channels.fetch();
         let now = steady_ns();
         if self.programs.is_poll_due(now) {
-            self.programs.poll_pages(Now::read(), self.header_bytes());
+            let header_bytes = self.channels.header_bytes();
+            if self.programs.poll_pages(Now::read(), header_bytes) {
+                self.channels.header_bytes_recorded();
+            }
         }
         if fetched {
             self.judge_fetched();
@@ -240,7 +238,7 @@ impl Worker {
                 WorkerCommand::Detach(channel) => self.detach(channel),
                 WorkerCommand::Status => WorkerAnswer::Status(Box::new(self.status())),
                 other => {
-                    let header_bytes = self.header_bytes();
+                    let header_bytes = self.channels.header_bytes();
                     other.apply_to(&mut self.programs, header_bytes)
                 }
             };

@@ -71,16 +71,19 @@ impl TenantPrograms {
         self.next_log
     }
 
-    /// Opens new snapshots, marks old ones as stale, and publishes log records that are due.
-    pub(crate) fn poll_pages(&mut self, now: Now, header_bytes: u32) {
+    /// Opens new snapshots, marks old ones as stale, and publishes log records that are due. Returns whether
+    /// they were.
+    pub(crate) fn poll_pages(&mut self, now: Now, header_bytes: u32) -> bool {
         for vm in self.vms.iter_mut().flatten() {
             vm.refresh_info(now);
         }
-        if now.mono_ns >= self.next_log {
+        let is_due = now.mono_ns >= self.next_log;
+        if is_due {
             self.publish_logs(now, header_bytes);
             self.next_log = now.mono_ns.saturating_add(self.log_interval_ns);
         }
         self.next_poll = now.mono_ns.saturating_add(POLL_INTERVAL_NS);
+        is_due
     }
 
     /// Publishes a log record of each VM.

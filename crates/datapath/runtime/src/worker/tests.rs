@@ -174,7 +174,11 @@ fn a_grown_packet_is_digested_up_to_header_bytes() {
 
 /// Adds a small channel to a worker.
 fn add_channel(worker: &mut Worker, number: u32) -> (Requester, Doorbell) {
-    let geometry = Geometry { slots: 4, header_bytes: 64, headroom: 0 };
+    add_channel_with(worker, number, 64)
+}
+
+fn add_channel_with(worker: &mut Worker, number: u32, header_bytes: u32) -> (Requester, Doorbell) {
+    let geometry = Geometry { slots: 4, header_bytes, headroom: 0 };
     let memory = create_channel("test", geometry).unwrap();
     let judge = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
     let (ours, theirs) = Doorbell::pair().unwrap();
@@ -217,6 +221,22 @@ fn quiet_channels_are_served_while_others_are_busy() {
     for (requester, _) in quiet.iter_mut().enumerate().filter(|(i, _)| *i != 49).map(|(_, c)| c) {
         rounds_until_answered(&mut worker, &mut busy.0, requester);
     }
+}
+
+/// A host attaches a channel between two log records.
+#[test]
+fn the_next_record_states_the_shortest_header_copies() {
+    let (_control, mailbox) = mailbox().unwrap();
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1)).waiting(WaitPolicy::BUSY);
+    assert_eq!(worker.channels.header_bytes(), 0, "without a channel");
+    for header_bytes in [128, 64, 128] {
+        let _channel = add_channel_with(&mut worker, 0, header_bytes);
+        assert!(matches!(worker.detach(0), WorkerAnswer::Detached(..)));
+    }
+    let _channel = add_channel_with(&mut worker, 0, 128);
+    assert_eq!(worker.channels.header_bytes(), 64);
+    worker.publish_logs(Now::read());
+    assert_eq!(worker.channels.header_bytes(), 128, "the record stated it");
 }
 
 #[test]

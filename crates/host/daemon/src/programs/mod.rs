@@ -25,6 +25,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Subfolder of the state folder.
 const FOLDER: &str = "programs";
+/// What to do about a stored program that cannot be read.
+const REMEDY: &str = "load the program again, or run `p4shield program revert`";
 /// Most records of a direction's history.
 const MAX_HISTORY: usize = 100;
 
@@ -53,6 +55,9 @@ struct Entry {
 /// What is known of a direction.
 #[derive(Clone, Debug)]
 struct Slot {
+    /// Why the stored record cannot be read. Until a command replaces it, its program is refused: a direction
+    /// that had a program must not pass packets like one without.
+    unreadable: Option<String>,
     entry: Entry,
     /// The objects of the lasting record.
     lasting: Result<Objects, String>,
@@ -60,6 +65,10 @@ struct Slot {
 }
 
 impl Slot {
+    const fn new(entry: Entry, lasting: Result<Objects, String>) -> Self {
+        Self { unreadable: None, entry, lasting, temporary: None }
+    }
+
     /// Returns the record in force.
     fn in_force(&self) -> Option<&ProgramRecord> {
         self.temporary.as_ref().map(|(record, _)| record).or(self.entry.current.as_ref())
@@ -68,7 +77,18 @@ impl Slot {
     /// Returns the objects in force; `None`: those that the configuration names.
     fn objects(&self) -> Option<Result<Objects, String>> {
         let temporary = self.temporary.as_ref().map(|(_, objects)| Ok(objects.clone()));
-        temporary.or_else(|| self.entry.current.is_some().then(|| self.lasting.clone()))
+        temporary.or_else(|| self.lasting_objects())
+    }
+
+    /// Returns the objects in force without temporary programs; `None`: those that the configuration names.
+    fn lasting_objects(&self) -> Option<Result<Objects, String>> {
+        let unreadable = self.unreadable.clone().map(Err);
+        unreadable.or_else(|| self.entry.current.is_some().then(|| self.lasting.clone()))
+    }
+
+    fn expects_program(&self) -> Option<bool> {
+        let record = self.in_force().map(|record| record.action == ProgramAction::Load);
+        record.or_else(|| self.unreadable.as_ref().map(|_| true))
     }
 }
 
@@ -111,8 +131,7 @@ impl ProgramStore {
         key: &ProgramKey,
         configured: &[PathBuf],
     ) -> Result<Objects, String> {
-        let lasting = |slot: &Slot| slot.entry.current.is_some().then(|| slot.lasting.clone());
-        let stored = self.slots().get(key).and_then(lasting);
+        let stored = self.slots().get(key).and_then(Slot::lasting_objects);
         stored.unwrap_or_else(|| read_objects(configured))
     }
 
@@ -122,7 +141,7 @@ impl ProgramStore {
 
     /// Returns whether a direction should have a program; `configured`: whether the configuration names one.
     pub(crate) fn expects(&self, key: &ProgramKey, configured: bool) -> bool {
-        self.in_force(key).map_or(configured, |record| record.action == ProgramAction::Load)
+        self.slots().get(key).and_then(Slot::expects_program).unwrap_or(configured)
     }
 
     /// Returns where the program of a direction comes from.
@@ -146,7 +165,7 @@ impl ProgramStore {
         objects: Objects,
     ) -> Result<(), String> {
         let mut slots = self.slots();
-        let empty = || Slot { entry: Entry::default(), lasting: Ok(Vec::new()), temporary: None };
+        let empty = || Slot::new(Entry::default(), Ok(Vec::new()));
         let slot = slots.entry(key.clone()).or_insert_with(empty);
         slot.entry.history.push(record.clone());
         let excess = slot.entry.history.len().saturating_sub(MAX_HISTORY);
@@ -155,11 +174,13 @@ impl ProgramStore {
         if record.temporary {
             slot.temporary = Some((record, objects));
         } else {
-            slot.temporary = None;
+            (slot.temporary, slot.unreadable) = (None, None);
             slot.entry.current = (record.action != ProgramAction::Revert).then_some(record);
             slot.lasting = Ok(objects);
         }
         match &self.folder {
+            // A temporary program does not replace what may still be repaired.
+            Some(_) if slot.unreadable.is_some() => {}
             Some(folder) => {
                 let stored = write(folder, key, slot);
                 stored.map_err(|e| format!("it cannot be stored in {}: {}", folder.display(), chain(&e)))?;
@@ -185,17 +206,19 @@ fn read_all(folder: &Path) -> Slots {
         let key = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
         let text = std::fs::read_to_string(&path).map_err(|e| e.to_string());
         let entry = text.and_then(|t| serde_json::from_str::<Entry>(&t).map_err(|e| e.to_string()));
-        let entry = entry.inspect_err(|error| {
-            let file = path.display();
-            tracing::error!(
-                event = "stored_program_lost",
-                %file,
-                "the configuration's program counts: {error}"
-            );
-        });
-        let entry = entry.ok()?;
-        let lasting = entry.current.as_ref().map_or_else(|| Ok(Vec::new()), |r| read_stored(folder, r));
-        Some((ProgramKey(key), Slot { entry, lasting, temporary: None }))
+        let slot = match entry {
+            Ok(entry) => {
+                let stored = entry.current.as_ref().map(|r| read_stored(folder, r));
+                Slot::new(entry, stored.unwrap_or_else(|| Ok(Vec::new())))
+            }
+            Err(error) => {
+                let file = path.display();
+                tracing::error!(event = "stored_program_lost", %file, "its program is refused: {error}");
+                let why = format!("the stored record {file} cannot be read: {error}; {REMEDY}");
+                Slot { unreadable: Some(why), ..Slot::new(Entry::default(), Ok(Vec::new())) }
+            }
+        };
+        Some((ProgramKey(key), slot))
     };
     files.flatten().filter_map(read).collect()
 }
@@ -209,9 +232,7 @@ fn read_stored(folder: &Path, record: &ProgramRecord) -> Result<Objects, String>
         if intact { Ok(objects) } else { Err(format!("the stored object {} is damaged", path.display())) }
     };
     let objects = record.objects.iter().map(read).collect::<Result<Vec<_>, _>>();
-    objects
-        .map(|o| o.into_iter().flatten().collect())
-        .map_err(|why| format!("{why}; load the program again, or run `p4shield program revert`"))
+    objects.map(|o| o.into_iter().flatten().collect()).map_err(|why| format!("{why}; {REMEDY}"))
 }
 
 /// Returns the digest of an object, hexadecimal.
@@ -245,8 +266,11 @@ fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// Removes objects that no lasting record names.
+/// Removes objects that no lasting record names, unless an unreadable one may name them.
 fn remove_unused(folder: &Path, slots: &Slots) {
+    if slots.values().any(|slot| slot.unreadable.is_some()) {
+        return;
+    }
     let records = slots.values().filter_map(|slot| slot.entry.current.as_ref());
     let used: BTreeSet<_> =
         records.flat_map(|r| &r.objects).map(|object| object_path(folder, &object.sha256)).collect();

@@ -87,7 +87,7 @@ fn without_a_state_folder_the_command_warns() {
 }
 
 #[test]
-fn a_damaged_object_is_refused_with_a_remedy() {
+fn what_is_damaged_is_refused_with_a_remedy() {
     let state = tempfile::tempdir().unwrap();
     load(&ProgramStore::open(Some(state.path())), b"one", false).unwrap();
     let folder = state.path().join(FOLDER);
@@ -98,8 +98,16 @@ fn a_damaged_object_is_refused_with_a_remedy() {
     assert!(store.expects(&key(), false), "fail applies, not no_program");
     for garbage in ["", "{}", "{\"current\": 7, \"history\": []}", "\u{0}"] {
         std::fs::write(folder.join("alice+web+ingress.json"), garbage).unwrap();
-        assert_eq!(objects(&ProgramStore::open(Some(state.path()))), Ok(Vec::new()));
+        let store = ProgramStore::open(Some(state.path()));
+        let error = objects(&store).unwrap_err();
+        assert!(error.contains("cannot be read") && error.contains("program revert"), "{error}");
+        assert!(store.expects(&key(), false), "fail applies, not no_program");
+        load(&store, b"for a while", true).unwrap();
+        assert_eq!(objects(&store), Ok(vec![b"for a while".to_vec()]));
+        assert!(objects(&ProgramStore::open(Some(state.path()))).is_err(), "it is not repaired");
     }
+    load(&ProgramStore::open(Some(state.path())), b"two", false).unwrap();
+    assert_eq!(objects(&ProgramStore::open(Some(state.path()))), Ok(vec![b"two".to_vec()]));
     let outside = ObjectRecord { path: "x".into(), sha256: "../../etc/passwd".into() };
     let record =
         ProgramRecord { objects: vec![outside], ..ProgramRecord::now(ProgramAction::Load, 0, false) };

@@ -35,6 +35,8 @@ fn starts_no_port(setup: p4shield_testbed::dpdk::TestpmdSetup, because: &str) {
         Ok(mut testpmd) => {
             let said = testpmd.command("start").unwrap();
             assert!(said.contains("Not all ports were started"), "{said}");
+            // A thread of its own writes the library's log.
+            let _ = wait_until("the library's log", 60, || testpmd.transcript().contains(because));
             testpmd.transcript()
         }
         // testpmd ends if it cannot start its ports.

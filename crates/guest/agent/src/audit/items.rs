@@ -135,6 +135,8 @@ pub(super) struct ItemAudit {
     /// Packets at the interface that are no part of the audit, since it was still beginning, and when it
     /// began.
     pub(super) early: u64,
+    /// Packets behind the first place of a record that turned out to be of an earlier one.
+    pub(super) judged_before: u64,
     /// How long it was beginning.
     pub(super) early_ns: u64,
     pub(super) started: Option<u64>,
@@ -168,6 +170,7 @@ impl ItemAudit {
             reported_not_whole: false,
             reported_aligned: false,
             early: 0,
+            judged_before: 0,
             early_ns: 0,
             started: None,
             begun_at: None,
@@ -373,7 +376,7 @@ impl ItemAudit {
             let is_nearby = anchor.fresh
                 && if times > 0 { near(anchor.place, item) } else { near_after(anchor.place, item) };
             if is_nearby {
-                // Packets that may belong to what was not compared are not compared either.
+                // Packets that may be of earlier records, which are not compared, are not compared either.
                 overtaken += times.min(0).unsigned_abs();
             } else {
                 let list = if times > 0 { &mut judged_only } else { &mut seen_only };
@@ -398,9 +401,14 @@ impl ItemAudit {
         if undigested > 0 {
             self.undigested.push_back(Undigested { packets: undigested, at: now, after: anchor.place });
         }
-        let uncompared = undigested + overtaken;
-        self.ledger.compared(place.saturating_sub(anchor.place).saturating_sub(uncompared));
-        self.ledger.uncompared(uncompared);
+        let others = undigested + overtaken;
+        self.ledger.compared(place.saturating_sub(anchor.place).saturating_sub(others));
+        self.ledger.uncompared(undigested);
+        if self.begun_at == Some(anchor.place) {
+            self.judged_before += overtaken;
+        } else {
+            self.ledger.uncompared(overtaken);
+        }
         self.anchor = Some(Anchor { record, place, fresh: false });
         let overlap = if self.has_twins() { ROTATION_OVERLAP } else { OVERLAP };
         self.forget(place.saturating_sub(overlap));
@@ -421,7 +429,7 @@ impl ItemAudit {
 
     /// Returns the number of packets at the start of the audit that were not compared at all.
     fn unaudited(&self) -> u64 {
-        self.begun_at.map_or(self.early, |place| place.min(self.early))
+        self.begun_at.map_or(self.early, |place| place.min(self.early)) + self.judged_before
     }
 
     pub(super) fn status(&self) -> DirectionStatus {

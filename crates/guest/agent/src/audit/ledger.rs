@@ -117,6 +117,11 @@ impl Ledger {
         self.totals.uncompared += packets;
     }
 
+    /// Takes back that packets were compared: they are no part of the audit.
+    pub(super) const fn not_audited_after_all(&mut self, packets: u64) {
+        self.totals.compared = self.totals.compared.saturating_sub(packets);
+    }
+
     /// Returns how many packets were compared by their digests, and how many were not.
     pub(super) const fn shares(&self) -> (u64, u64) {
         (self.totals.compared, self.totals.uncompared)

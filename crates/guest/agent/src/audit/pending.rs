@@ -129,7 +129,13 @@ impl ItemAudit {
         let item = p.item;
         let has_arrived = accuses == (self.direction == Direction::Ingress);
         if self.is_doubtful(p.after, accuses) {
-            self.ledger.not_compared_after_all(u64::from(has_arrived));
+            if has_arrived && accuses {
+                self.ledger.not_compared_after_all(1);
+            } else if has_arrived {
+                // It was judged before the audit began.
+                self.ledger.not_audited_after_all(1);
+                self.judged_before += 1;
+            }
             return;
         }
         // A packet that was judged long ago was kept, and is no late one.

@@ -69,6 +69,21 @@ fn a_flood_from_the_start_is_a_finding() {
     }
 }
 
+/// One packet around the first record, and hardly any other.
+#[test]
+fn a_lone_packet_of_the_start_is_no_finding() {
+    for direction in Direction::ALL {
+        for (at, packets) in (0..900).step_by(10).flat_map(|at| [(at, 1), (at, 2)]) {
+            let mut c = Cloud::new(direction, true);
+            c.run(at, 0).run(packets, 1).run(3_000, 0);
+            let found = c.conclude();
+            let s = c.status();
+            assert_eq!((found, s.uncompared, s.lost), (vec![], 0, 0), "{direction:?} at {at} ms: {s:?}");
+            assert_eq!(s.verified + s.unaudited, packets, "{direction:?} at {at} ms: {s:?}");
+        }
+    }
+}
+
 #[test]
 fn packets_of_the_start_are_stated() {
     let mut c = Cloud::new(Direction::Ingress, true);

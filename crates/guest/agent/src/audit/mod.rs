@@ -54,8 +54,8 @@
 //! # Limitations
 //!
 //! A program that removes bytes from the front of packets needs a channel whose header copies are that
-//! much longer than [`DIGEST_HEADER_BYTES`](p4shield_abi::log_page::DIGEST_HEADER_BYTES). Otherwise the P4 VM
-//! cannot digest the packets that it passed, and they seem swapped.
+//! much longer than [`DIGEST_HEADER_BYTES`]. Otherwise the P4 VM cannot digest the packets that it passed,
+//! and they seem swapped.
 //!
 //! Two packets with the same digest are one to the audit: swapping them, their further bytes or their VLAN
 //! tags is not detected. Packets of the first three times of grace may not be part of the audit, which

@@ -34,12 +34,24 @@ impl Cloud {
         assert!(!left("p4shield.sock.p4vms") && !left("p4shield.sock"), "files are left over");
     }
 
+    /// Returns the drops of both tenants once two seconds pass without a new one: drops of the time before the
+    /// channels of a P4 VM were attached reach the metrics later.
+    fn steady_drops(&self) -> [String; 2] {
+        let drops = || ["bob", "alice"].map(|tenant| self.drops(tenant));
+        let mut before = drops();
+        self.wait("drops of the start to be reported", || {
+            std::thread::sleep(Duration::from_secs(2));
+            let now = drops();
+            std::mem::replace(&mut before, now.clone()) == now
+        });
+        before
+    }
+
     /// Kills and upgrades the daemon by turns under pings and TCP.
     pub(crate) fn replace_daemon_often(&mut self, times: u64) -> Phase {
         let (bob, alice, stream) = (self.pings("10.9.6.3"), self.pings("10.9.6.1"), self.stream());
         std::thread::sleep(Duration::from_millis(200));
-        let drops = |cloud: &Self| ["bob", "alice"].map(|tenant| cloud.drops(tenant));
-        let (before, p4vms) = (drops(self), self.p4vms());
+        let (before, p4vms) = (self.steady_drops(), self.p4vms());
         for _ in 0..times {
             let (code, text) = self.p4shield("upgrade", &[]);
             assert_eq!(code, 0, "{text}");
@@ -50,7 +62,7 @@ impl Cloud {
         }
         let (bob, alice) = (bob.end(), alice.end());
         drop(stream);
-        let drops = Some(drops(self)).filter(|drops| *drops != before).unwrap_or_default();
+        let drops = Some(self.steady_drops()).filter(|drops| *drops != before).unwrap_or_default();
         Phase { bob, alice, drops }
     }
 }

@@ -107,7 +107,8 @@ pub struct ChannelHeader {
 pub struct Request {
     /// Offset 0: chosen by the mediator; the answer repeats its low half.
     pub id: u64,
-    /// Offset 8: when the mediator received the packet, in nanoseconds of its monotonic clock.
+    /// Offset 8: when the mediator received the packet, in nanoseconds of its monotonic clock. A P4 VM reads
+    /// its own clock instead.
     pub timestamp_ns: u64,
     /// Offset 16: length of the whole packet.
     pub packet_len: u32,

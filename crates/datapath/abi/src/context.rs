@@ -33,7 +33,8 @@ pub struct Context {
     pub direction: u32,
     /// Index of the user VM within its tenant.
     pub vm: u32,
-    /// When the mediator received the packet, in nanoseconds of the mediator's monotonic clock.
+    /// When the P4 VM fetched the packet, in nanoseconds of the P4 VM's clock since boot; with the placement
+    /// `inline`, when the mediator received it, in nanoseconds of the mediator's monotonic clock.
     pub timestamp_ns: u64,
 }
 

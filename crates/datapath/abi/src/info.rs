@@ -15,7 +15,7 @@
 use crate::bytes::{Reader, Writer};
 
 /// Version of the snapshot's layout; part of the associated data of the seal.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// Number of values in a snapshot.
 pub const FIELDS: usize = 256;

@@ -12,7 +12,11 @@
 //! | 32 | 2 x 88 | `totals`: [`DirectionTotals`] of ingress and egress, 11 `u64` each in the order of the fields |
 //! | 208 | 32 | `info`: [`InfoTotals`], four `u64` in the order of the fields |
 //! | 240 | 2 x 32 | `programs`: SHA-256 digests of the ingress and the egress program |
-//! | 304 | 2 x 1536 | `sketches`: [`Sketch`] of the passed ingress and of the judged egress packets |
+//! | 304 | 4 | `settings.age_limit_ms` |
+//! | 308 | 4 | `settings.passes_without_program`: bit 0 for ingress, bit 1 for egress |
+//! | 312 | 8 | `settings.budget` |
+//! | 320 | 32 | `settings.configuration` |
+//! | 352 | 2 x 1536 | `sketches`: [`Sketch`] of the passed ingress and of the judged egress packets |
 //!
 //! One record per interval contains totals since the start of the P4 VM's epoch, so a reader that
 //! misses records loses only resolution. Each record contains the authentication tag of the previous
@@ -26,7 +30,7 @@ use crate::sketch::{SKETCH_WORDS, Sketch};
 pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"P4SHLOGS");
 
 /// Version of the record's layout; part of the associated data of the seal.
-pub const LOG_VERSION: u32 = 2;
+pub const LOG_VERSION: u32 = 3;
 
 /// Slots: 25 seconds of records at the default interval.
 pub const LOG_SLOTS: u32 = 256;
@@ -87,6 +91,19 @@ pub struct InfoTotals {
     pub stale: u64,
 }
 
+/// What the host said that decides verdicts beside the programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Age from which a snapshot is stale, milliseconds.
+    pub age_limit_ms: u32,
+    /// Whether packets of each direction pass while it has no program.
+    pub passes_without_program: [bool; 2],
+    /// Instructions that a program may execute for one packet.
+    pub budget: u64,
+    /// SHA-256 digest of all that the host said of tenant and VM, these values among it.
+    pub configuration: [u8; 32],
+}
+
 /// One record of the execution log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRecord {
@@ -105,12 +122,18 @@ pub struct LogRecord {
     pub info: InfoTotals,
     /// SHA-256 digest of the program of each direction; zeros without a program.
     pub programs: [[u8; 32]; 2],
+    /// What else decides verdicts.
+    pub settings: Settings,
     /// Packets that the auditor compares: passed ones of ingress, judged ones of egress.
     pub sketches: [Sketch; 2],
 }
 
 /// Bytes of an encoded [`LogRecord`].
-pub const RECORD_SIZE: usize = 8 + 16 + 4 + 4 + 2 * 11 * 8 + 4 * 8 + 2 * 32 + 2 * SKETCH_WORDS * 8;
+pub const RECORD_SIZE: usize =
+    8 + 16 + 4 + 4 + 2 * 11 * 8 + 4 * 8 + 2 * 32 + SETTINGS_SIZE + 2 * SKETCH_WORDS * 8;
+
+/// Bytes of encoded [`Settings`].
+const SETTINGS_SIZE: usize = 4 + 4 + 8 + 32;
 
 impl DirectionTotals {
     const fn fields(&self) -> [u64; 11] {
@@ -146,6 +169,22 @@ impl DirectionTotals {
     }
 }
 
+impl Settings {
+    fn write(&self, w: &mut Writer<'_>) {
+        let [ingress, egress] = self.passes_without_program;
+        w.u32(self.age_limit_ms);
+        w.u32(u32::from(ingress) | u32::from(egress) << 1);
+        w.u64(self.budget);
+        w.bytes(&self.configuration);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Self {
+        let (age_limit_ms, passes) = (r.u32(), r.u32());
+        let passes_without_program = [passes & 1 != 0, passes & 2 != 0];
+        Self { age_limit_ms, passes_without_program, budget: r.u64(), configuration: r.array() }
+    }
+}
+
 impl LogRecord {
     /// Encodes the record.
     #[must_use]
@@ -165,6 +204,7 @@ impl LogRecord {
         for p in &self.programs {
             w.bytes(p);
         }
+        self.settings.write(&mut w);
         for cell in self.sketches.iter().flat_map(|sketch| sketch.0) {
             w.u64(cell);
         }
@@ -184,6 +224,7 @@ impl LogRecord {
             totals: [DirectionTotals::read(&mut r), DirectionTotals::read(&mut r)],
             info: InfoTotals { accepted: r.u64(), forged: r.u64(), replayed: r.u64(), stale: r.u64() },
             programs: [r.array(), r.array()],
+            settings: Settings::read(&mut r),
             sketches: core::array::from_fn(|_| Sketch(core::array::from_fn(|_| r.u64()))),
         }
     }
@@ -194,11 +235,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn unknown_bits_of_the_settings_are_ignored() {
+        let mut bytes = [0; RECORD_SIZE];
+        bytes[308..312].copy_from_slice(&u32::MAX.to_le_bytes());
+        let settings = Settings { passes_without_program: [true; 2], ..Settings::default() };
+        assert_eq!(LogRecord::decode(&bytes), LogRecord { settings, ..LogRecord::default() });
+    }
+
+    #[test]
     fn records_read_back() {
         let mut bytes = [0; RECORD_SIZE];
         for (i, b) in bytes.iter_mut().enumerate() {
             *b = (i % 251) as u8;
         }
+        bytes[308..312].copy_from_slice(&[2, 0, 0, 0]);
         assert_eq!(LogRecord::decode(&bytes).encode(), bytes);
     }
 }

@@ -26,6 +26,10 @@ pub const PAGE_VERSION: u32 = 1;
 /// Bytes of the authentication tag of AES-256-GCM.
 pub const TAG_SIZE: usize = 16;
 
+/// Bytes of the salt before the ciphertext, which a writer draws at its start: part of what its key is
+/// derived from.
+pub const SALT_SIZE: usize = 8;
+
 /// Header of a page, at offset 0. `repr(C)`, 64 bytes: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -45,7 +49,7 @@ pub struct PageHeader {
     pub published: u64,
 }
 
-/// Header of a slot. `repr(C)`, 32 bytes; `len` sealed bytes (ciphertext, then tag) follow.
+/// Header of a slot. `repr(C)`, 32 bytes; `len` sealed bytes (salt, ciphertext, tag) follow.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct SlotHeader {
@@ -53,7 +57,7 @@ pub struct SlotHeader {
     pub sequence: u64,
     /// Offset 8: epoch of the writer that sealed the record; never decreases.
     pub epoch: u64,
-    /// Offset 16: counter within the epoch, from 0; with the epoch's key it is the nonce.
+    /// Offset 16: counter within the epoch, from 0; it is the nonce under the key of epoch and salt.
     pub counter: u64,
     /// Offset 24: number of sealed bytes.
     pub len: u32,
@@ -68,7 +72,7 @@ pub const SLOT_HEADER_SIZE: usize = 32;
 
 /// Returns the distance of slots for records of `record_size` bytes.
 pub(crate) const fn slot_stride(record_size: usize) -> usize {
-    (SLOT_HEADER_SIZE + record_size + TAG_SIZE).next_multiple_of(64)
+    (SLOT_HEADER_SIZE + SALT_SIZE + record_size + TAG_SIZE).next_multiple_of(64)
 }
 
 /// Returns the size of a page, a power of two.

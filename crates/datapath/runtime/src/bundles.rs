@@ -46,6 +46,11 @@ pub(crate) enum NotBuilt {
 }
 
 impl Bundles {
+    /// Returns the pinned key.
+    pub(crate) const fn key(&self) -> Option<&PublicKey> {
+        self.key.as_ref()
+    }
+
     /// Pins a key. `begun`: the P4 VM has VMs already, or programs.
     pub(crate) fn pin(&mut self, key: &[u8; 32], begun: bool) -> Result<(), String> {
         let key = PublicKey::from_bytes(key).map_err(|e| format!("cannot pin a key of bundles: {e}"))?;

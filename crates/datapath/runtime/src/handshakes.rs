@@ -3,6 +3,7 @@
 use crate::error_text::chain;
 use crate::program::Prover;
 use crate::request_handler::{Failure, KnownVm, RequestHandler};
+use crate::tenant_settings::age_limit_ms;
 use crate::vm_handshake::{HandshakingVm, Own, VmHandshake};
 use crate::vm_keys;
 use crate::worker::{KeyChange, ProgramRunner, Vm, VmPages, WorkerAnswer, WorkerCommand};
@@ -31,7 +32,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let memory = SharedMemory::from_page_fd(page, HANDSHAKE_PAGE_SIZE).map_err(|e| chain(&e))?;
         let epoch = self.epochs.next(self.settings.min_epoch).map_err(|e| chain(&e))?.number();
         let terms = Terms {
-            age_limit_ms: u32::try_from(self.settings.limit.max_age.as_millis()).unwrap_or(u32::MAX),
+            age_limit_ms: age_limit_ms(&self.settings.limit),
             passes_without_program: self.settings.passes_without_program,
             agent_key: demand.key.map(PublicKey),
         };
@@ -94,13 +95,14 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     /// Takes the key of a session: the first one opens the pages, a later one rotates the key.
     fn take_session(&mut self, number: u16, session: &Session) -> Result<(), Failure> {
         let key = TenantKey::from_bytes(*session.records_key().expose());
+        let Some(terms) = self.vms.get(&number).map(|known| self.terms(&known.name)) else { return Ok(()) };
         let Some(known) = self.vms.get_mut(&number) else { return Ok(()) };
         let identity = Identity { tenant: &self.settings.name, vm: &known.name };
         known.key = Some(key.id());
         let command = match known.handshake.as_mut().and_then(|vm| vm.pages.take()) {
             Some(pages) => {
                 let epoch = Epoch::from_session(session.epoch());
-                let pages = VmPages::open(&identity, &KeyRing::new(key), self.settings.limit, pages, epoch);
+                let pages = VmPages::open(&identity, &KeyRing::new(key), terms, pages, epoch);
                 WorkerCommand::SetPages(number, Box::new(pages.map_err(|e| chain(&e))?))
             }
             None => {

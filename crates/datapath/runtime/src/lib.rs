@@ -33,6 +33,7 @@ mod read_memory;
 mod request_handler;
 pub mod sandbox;
 mod schedule;
+mod tenant_settings;
 mod vm_handshake;
 mod vm_keys;
 pub mod worker;

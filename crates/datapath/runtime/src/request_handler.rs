@@ -10,6 +10,7 @@ use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
 use crate::read_memory;
+use crate::tenant_settings::{DecidingTerms, TenantSettings};
 use crate::vm_handshake::{HandshakingVm, Own};
 use crate::vm_keys;
 use crate::worker::{KeyChange, ProgramRunner, ServedChannel, Vm, VmPages, WorkerAnswer, WorkerCommand};
@@ -47,16 +48,6 @@ pub(crate) struct RequestHandler<V, W> {
     staged_bundles: Vec<BuiltBundle>,
     bundles: Bundles,
     reader: ProgramReader,
-}
-
-/// What the host's first message says of the tenant.
-#[derive(Default)]
-pub(crate) struct TenantSettings {
-    pub(crate) name: String,
-    pub(crate) limit: AgeLimit,
-    pub(crate) passes_without_program: bool,
-    budget: u64,
-    pub(crate) min_epoch: u64,
 }
 
 /// What the control thread remembers of a VM.
@@ -110,6 +101,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             name: hello.tenant.clone(),
             limit: AgeLimit { max_age, ..AgeLimit::default() },
             passes_without_program: p4shield_control::verdict(hello.no_program) == Verdict::Pass,
+            log_interval_ms: hello.log_interval_ms,
             budget: hello.budget,
             min_epoch: hello.min_epoch,
         };
@@ -236,8 +228,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Some(keys) => {
                 let epoch = self.epochs.next(self.settings.min_epoch);
                 let epoch = epoch.map_err(|e| format!("cannot start the log: {}", chain(&e)))?;
-                VmPages::open(&identity, keys, self.settings.limit, (info, log), epoch)
-                    .map_err(|e| chain(&e))?
+                VmPages::open(&identity, keys, self.terms(name), (info, log), epoch).map_err(|e| chain(&e))?
             }
             None if info.is_none() && log.is_none() => VmPages::default(),
             None => return Err("a VM with an info page or a log page needs a key".to_owned()),
@@ -245,6 +236,11 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let reply = self.send(WorkerCommand::SetVm(Box::new(Vm::new(vm, pages))))?;
         self.vms.insert(vm, KnownVm { name: name.to_owned(), key, handshake: None });
         Ok(reply)
+    }
+
+    /// Returns the terms under which a VM's packets are judged.
+    pub(crate) fn terms(&self, vm: &str) -> DecidingTerms {
+        DecidingTerms::of(&self.settings, vm, self.bundles.key())
     }
 
     /// Rotates the key of a VM, or shortens the window of its last rotation.

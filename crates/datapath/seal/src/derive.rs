@@ -1,6 +1,7 @@
 //! Key derivation, and the byte strings that bind a record to its tenant, VM and purpose.
 
 use hkdf::Hkdf;
+use p4shield_abi::page::SALT_SIZE;
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -45,6 +46,9 @@ pub(crate) fn scope(purpose: Purpose, identity: &Identity<'_>) -> Vec<u8> {
     out
 }
 
+/// What a writer draws at its start, so that two starts under one epoch have different keys.
+pub(crate) type Salt = [u8; SALT_SIZE];
+
 /// Key of one purpose of one VM, from which the keys of its epochs are derived. It reveals neither
 /// the tenant's key nor the key of another purpose.
 pub(crate) struct PurposeKey(Zeroizing<[u8; KEY_SIZE]>);
@@ -54,10 +58,10 @@ impl PurposeKey {
         Self(expand(key.expose(), &scope(purpose, identity)))
     }
 
-    pub(crate) fn of_epoch(&self, epoch: u64) -> Zeroizing<[u8; KEY_SIZE]> {
-        let mut info = *b"p4shield epoch \0\0\0\0\0\0\0\0";
-        let (_, tail) = info.split_at_mut(15);
-        tail.copy_from_slice(&epoch.to_le_bytes());
+    pub(crate) fn of_epoch(&self, epoch: u64, salt: Salt) -> Zeroizing<[u8; KEY_SIZE]> {
+        let mut info = *b"p4shield epoch \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        info[15..23].copy_from_slice(&epoch.to_le_bytes());
+        info[23..].copy_from_slice(&salt);
         expand(&self.0, &info)
     }
 
@@ -104,7 +108,8 @@ mod tests {
     #[test]
     fn every_part_of_the_scope_changes_the_key() {
         let base = Identity { tenant: "t", vm: "v" };
-        let key = |p, i: &Identity<'_>, e| *PurposeKey::new(&KEY, p, i).of_epoch(e);
+        let salted = |p, i: &Identity<'_>, e, salt| *PurposeKey::new(&KEY, p, i).of_epoch(e, salt);
+        let key = |p, i: &Identity<'_>, e| salted(p, i, e, [0; SALT_SIZE]);
         let all = [
             key(Purpose::Info, &base, 1),
             key(Purpose::Info, &base, 2),
@@ -112,6 +117,7 @@ mod tests {
             key(Purpose::Digest, &base, 1),
             key(Purpose::Info, &Identity { tenant: "u", ..base }, 1),
             key(Purpose::Info, &Identity { vm: "w", ..base }, 1),
+            salted(Purpose::Info, &base, 1, [1; SALT_SIZE]),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(!all[i + 1..].contains(a), "key {i} is derived twice");

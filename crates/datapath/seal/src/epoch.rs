@@ -5,7 +5,8 @@
 //! stable storage *before* the first record is sealed with it. It is higher than the stored one, and
 //! at least the current real time in nanoseconds, so that it still grows if the stored one is lost.
 //! Its lowest 20 bits are random: a machine restored from an image, including its clock, most likely
-//! takes another number.
+//! takes another number. The key is derived from 64 random bits, too, which precede each record: even where
+//! a number repeats, because a clock is frozen or a state file restored, no nonce does.
 //!
 //! With a session of a handshake none of this is needed: its key is new, and its epoch agreed upon.
 
@@ -14,12 +15,15 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use p4shield_abi::page::SALT_SIZE;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::clock::Now;
+use crate::derive::Salt;
 use crate::key::parent;
+use crate::record_cipher::WriterStart;
 
 /// Number of low bits that are random: about a millisecond of real time, less than any restart takes.
 const RANDOM_BITS: u32 = 20;
@@ -46,6 +50,7 @@ const STATE_LIMIT: u64 = 128;
 #[derive(Debug)]
 pub struct Epoch {
     number: u64,
+    salt: Salt,
     _lock: Option<OwnedFd>,
 }
 
@@ -113,7 +118,7 @@ impl Epoch {
         let number = after(last, Now::read().real_ns, random()?)
             .ok_or_else(|| EpochError::Exhausted(path.to_owned()))?;
         store(path, number)?;
-        Ok(Self { number, _lock: Some(lock) })
+        Ok(Self { number, salt: random()?.to_le_bytes(), _lock: Some(lock) })
     }
 
     /// Takes an epoch from the clock alone, for a writer without storage and without an
@@ -145,13 +150,18 @@ impl Epoch {
     /// renewed keeps its epoch and rotates the key.
     #[must_use]
     pub const fn from_session(number: u64) -> Self {
-        Self { number, _lock: None }
+        Self { number, salt: [0; SALT_SIZE], _lock: None }
     }
 
     /// Returns its number.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns what a writer's key is derived for.
+    pub(crate) const fn start(&self) -> WriterStart {
+        (self.number, self.salt)
     }
 }
 
@@ -189,7 +199,7 @@ impl EpochSequence {
         }
         let number = from + (random()? & RANDOM);
         self.last = Some(number);
-        Ok(Epoch { number, _lock: None })
+        Ok(Epoch { number, salt: random()?.to_le_bytes(), _lock: None })
     }
 }
 

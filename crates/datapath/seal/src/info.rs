@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use p4shield_abi::info::{InfoStatus, LAYOUT_VERSION, SNAPSHOT_SIZE, Snapshot};
 use p4shield_abi::log_page::InfoTotals;
-use p4shield_abi::page::TAG_SIZE;
+use p4shield_abi::page::{SALT_SIZE, TAG_SIZE};
 
 use crate::clock::Now;
 use crate::derive::{Identity, Purpose};
@@ -14,7 +14,7 @@ use crate::record_cipher::{Position, RecordCipher, SealedRecord};
 use crate::rotation::{InfoKey, KeyRing};
 
 /// Bytes of a sealed snapshot.
-pub const SEALED_INFO_SIZE: usize = SNAPSHOT_SIZE + TAG_SIZE;
+pub const SEALED_INFO_SIZE: usize = SALT_SIZE + SNAPSHOT_SIZE + TAG_SIZE;
 
 /// Seals snapshots in the user VM.
 pub struct InfoSealer {
@@ -28,7 +28,7 @@ impl InfoSealer {
     /// A sealer of `identity`'s snapshots. Consumes `epoch`.
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>, epoch: Epoch) -> Self {
-        let cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch.number());
+        let cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch.start());
         Self { cipher, _epoch: epoch, next: 0, buffer: [0; SEALED_INFO_SIZE] }
     }
 
@@ -40,15 +40,15 @@ impl InfoSealer {
     pub fn seal(&mut self, snapshot: &Snapshot) -> SealedRecord<'_> {
         let counter = self.next;
         self.next = counter.checked_add(1).expect("fewer than 2^64 snapshots");
-        self.buffer[..SNAPSHOT_SIZE].copy_from_slice(&snapshot.encode());
+        self.buffer[SALT_SIZE..][..SNAPSHOT_SIZE].copy_from_slice(&snapshot.encode());
         self.cipher.seal(counter, &mut self.buffer);
         SealedRecord { epoch: self.cipher.epoch(), counter, bytes: &self.buffer }
     }
 
     /// Seals with another key from now on. Epoch and counter continue, so that no position repeats.
     pub fn rotate(&mut self, key: &TenantKey, identity: &Identity<'_>) {
-        let epoch = self.cipher.epoch();
-        self.cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch);
+        let start = self.cipher.start();
+        self.cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, start);
     }
 }
 
@@ -281,7 +281,8 @@ impl InfoOpener {
             self.current_since.get_or_insert(now.mono_ns);
             self.previous.iter_mut().for_each(Previous::wipe);
         }
-        let plain = self.buffer.first_chunk().expect("a sealed snapshot is longer than a snapshot");
+        let plain =
+            self.buffer[SALT_SIZE..].first_chunk().expect("a sealed snapshot is longer than a snapshot");
         let snapshot = Snapshot::decode(plain);
         self.check_age(snapshot.taken_ns, now)?;
         self.snapshot = snapshot;

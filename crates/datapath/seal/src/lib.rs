@@ -19,8 +19,9 @@
 //!
 //! # Construction
 //!
-//! AES-256-GCM. The key of an epoch is `HKDF-SHA256(tenant key)` expanded over the purpose, the
-//! tenant, the VM and the epoch, every string preceded by its length. The 96-bit nonce is four zero
+//! AES-256-GCM. The key of a writer's start is `HKDF-SHA256(tenant key)` expanded over the purpose, the
+//! tenant, the VM, the epoch and a random salt of 64 bits, every string preceded by its length; the salt
+//! precedes the ciphertext. The 96-bit nonce is four zero
 //! bytes and the little-endian counter of the publication. The associated data repeats purpose,
 //! tenant, VM and epoch and adds layout version and counter. A record thus opens only with the
 //! tenant, VM, page and position that it was sealed for; with any other it is a forgery.

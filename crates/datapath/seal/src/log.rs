@@ -5,7 +5,7 @@
 //! rolled back machine): the second one's records do not continue the first one's.
 
 use p4shield_abi::log_page::{LOG_VERSION, LogRecord, RECORD_SIZE};
-use p4shield_abi::page::TAG_SIZE;
+use p4shield_abi::page::{SALT_SIZE, TAG_SIZE};
 
 use crate::derive::{Identity, Purpose};
 use crate::epoch::Epoch;
@@ -14,7 +14,7 @@ use crate::record_cipher::{Position, RecordCipher, SealedRecord};
 use crate::rotation::LogKey;
 
 /// Bytes of a sealed record.
-pub const SEALED_LOG_SIZE: usize = RECORD_SIZE + TAG_SIZE;
+pub const SEALED_LOG_SIZE: usize = SALT_SIZE + RECORD_SIZE + TAG_SIZE;
 
 /// Seals records in the P4 VM.
 pub struct LogSealer {
@@ -29,7 +29,7 @@ impl LogSealer {
     /// A sealer of the log of `identity`. Consumes `epoch`.
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>, epoch: Epoch) -> Self {
-        let cipher = RecordCipher::new(key, identity, Purpose::Log, LOG_VERSION, epoch.number());
+        let cipher = RecordCipher::new(key, identity, Purpose::Log, LOG_VERSION, epoch.start());
         Self { cipher, _epoch: epoch, next: 0, previous_tag: [0; TAG_SIZE], buffer: [0; SEALED_LOG_SIZE] }
     }
 
@@ -42,7 +42,7 @@ impl LogSealer {
         let counter = self.next;
         self.next = counter.checked_add(1).expect("fewer than 2^64 records");
         let record = LogRecord { previous_tag: self.previous_tag, ..*record };
-        self.buffer[..RECORD_SIZE].copy_from_slice(&record.encode());
+        self.buffer[SALT_SIZE..][..RECORD_SIZE].copy_from_slice(&record.encode());
         self.cipher.seal(counter, &mut self.buffer);
         self.previous_tag = tag_of(&self.buffer);
         SealedRecord { epoch: self.cipher.epoch(), counter, bytes: &self.buffer }
@@ -51,7 +51,7 @@ impl LogSealer {
     /// Seals with another key from now on. Epoch, counter and chain continue: the next record names the tag
     /// of the last one under the old key. Leaves the old key in `key`, wiped, for another thread to free.
     pub fn rotate(&mut self, key: &mut LogKey) {
-        key.cipher.set_epoch(self.cipher.epoch());
+        key.cipher.set_start(self.cipher.start());
         std::mem::swap(&mut self.cipher, &mut key.cipher);
         key.wipe();
     }
@@ -167,7 +167,7 @@ impl LogOpener {
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>) -> Self {
         Self {
-            cipher: RecordCipher::new(key, identity, Purpose::Log, LOG_VERSION, 0),
+            cipher: RecordCipher::reader(key, identity, Purpose::Log, LOG_VERSION),
             id: key.id(),
             last_key: None,
             rotation: None,
@@ -280,7 +280,7 @@ impl LogOpener {
         }
         self.buffer.copy_from_slice(bytes);
         let is_next_key = self.decrypt(position)?;
-        let plain = self.buffer.first_chunk().expect("a sealed record is longer than a record");
+        let plain = self.buffer[SALT_SIZE..].first_chunk().expect("a sealed record is longer than a record");
         let record = LogRecord::decode(plain);
         let continuity = self.continuity(position, &record.previous_tag)?;
         if is_next_key {

@@ -85,7 +85,7 @@ impl InfoKey {
     /// Derives the key of `identity`'s snapshots.
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>) -> Self {
-        Self { cipher: RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, 0), id: key.id() }
+        Self { cipher: RecordCipher::reader(key, identity, Purpose::Info, LAYOUT_VERSION), id: key.id() }
     }
 }
 
@@ -100,7 +100,7 @@ impl LogKey {
     /// Derives the keys of `identity`'s log and packets.
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>) -> Self {
-        let cipher = RecordCipher::new(key, identity, Purpose::Log, LOG_VERSION, 0);
+        let cipher = RecordCipher::reader(key, identity, Purpose::Log, LOG_VERSION);
         Self { cipher, id: key.id(), digest: PacketDigest::for_vm(key, identity) }
     }
 

@@ -154,6 +154,8 @@ pub fn run_audit(
         }
         if done {
             let summary = Summary::new(findings, auditor.status(), &auditor.expected, auditor.method);
+            let settings = auditor.audit.last_record().map(|record| record.settings);
+            let summary = summary.with_settings(settings);
             return Ok(summary.with_session(SessionNote::load(&config.vm.key)?));
         }
     }

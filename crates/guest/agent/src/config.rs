@@ -11,6 +11,7 @@ use p4shield_seal::Identity;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::expect::Expectations;
+use crate::audit::settings::DEFAULT_AGE_LIMIT_MS;
 use crate::audit::{MAX_LOSS_PPM, MIN_COMPARED_PPM};
 use crate::page::PageLocation;
 use crate::tap::Hook;
@@ -196,7 +197,7 @@ const fn default_key_window_ms() -> u64 {
 }
 
 const fn default_age_limit_ms() -> u32 {
-    500
+    DEFAULT_AGE_LIMIT_MS
 }
 
 const fn default_passes_without_program() -> bool {

@@ -46,7 +46,7 @@ extern bool vm_info_known(in bit<32> field);
 extern bit<8> get_direction();
 /// Index of the user VM within its tenant.
 extern bit<32> get_vm();
-/// The packet's time of reception in nanoseconds of a monotonic clock.
+/// When the P4 VM fetched the packet, in nanoseconds of its clock since boot, which never goes back.
 extern bit<64> get_timestamp_ns();
 
 /// `size` counters of packets (or of the amounts that `add` adds), all 0 at load; `@metric` exports them.

@@ -31,7 +31,15 @@ impl Auditor {
     /// Starts the auditor and waits for its first comparison.
     pub(crate) fn start(vm: &NetNs, product: &Product) -> anyhow::Result<Self> {
         let mut audit = product.auditor(vm, [TENANT, VM_NAME], "eth0")?;
-        audit.args(["--hold-ms", "50", "--expect-egress", "none", "--expect-ingress"]);
+        audit.args([
+            "--hold-ms",
+            "50",
+            "--expect-age-limit",
+            "1000",
+            "--expect-egress",
+            "none",
+            "--expect-ingress",
+        ]);
         let mut process = Guarded::spawn(audit.arg(product.at("program.o")).stdout(Stdio::piped()))?;
         let output = Arc::new(Mutex::new(AuditOutput::default()));
         let reader = process.child().stdout.take().map(|out| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use p4shield_agent::audit::expect::ExpectedProgram;
 use p4shield_agent::audit::finding::Digest;
+use p4shield_agent::audit::settings::ExpectedSettings;
 use p4shield_agent::config::AuditConfig;
 use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
@@ -40,7 +41,7 @@ use p4shield_console::{Exit, output, signals};
 /// or replayed information of this VM, 19 another program judged, 20 no program judged, 21 a
 /// replacement was not announced, 22 the header copies are too short, 23 the interface was plugged
 /// anew, 24 packets passed while no tap was attached, 25 the tap moved, 26 too few packets were compared, 27
-/// no packet arrived that could be verified.
+/// no packet arrived that could be verified, 28 the P4 VM judges under another setting than expected.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -95,6 +96,8 @@ pub(crate) struct Args {
     /// Least number of header bytes that the P4 VM has of a packet (the tenant's `header_bytes`)
     #[arg(long, value_name = "BYTES")]
     min_header_bytes: Option<u32>,
+    #[command(flatten)]
+    settings: SettingArgs,
     /// Packets that may be lost between P4 VM and this VM, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_loss: Option<u32>,
@@ -110,6 +113,39 @@ pub(crate) struct Args {
     /// Print no status, which is otherwise a line each second: for a service
     #[arg(long)]
     quiet: bool,
+}
+
+/// The settings that the P4 VM should have beside programs and header bytes.
+#[derive(Debug, clap::Args)]
+struct SettingArgs {
+    /// The longest age limit of information that you accept (the tenant's `age_limit`), milliseconds; 500 if
+    /// not given
+    #[arg(long, value_name = "MS")]
+    expect_age_limit: Option<u32>,
+    /// The tenant's `budget`; any if not given
+    #[arg(long, value_name = "INSTRUCTIONS")]
+    expect_budget: Option<u64>,
+    /// What happens to packets while a direction has no program (the tenant's `no_program`, or `fail` of a
+    /// program that is configured); either if not given
+    #[arg(long, value_name = "VERDICT", value_parser = ["pass", "drop"])]
+    expect_no_program: Option<String>,
+    /// Digest of the whole configuration, as an audit states it and the how-to "Audit" computes it; any if
+    /// not given
+    #[arg(long, value_name = "DIGEST")]
+    expect_configuration: Option<Digest>,
+}
+
+impl SettingArgs {
+    /// Returns the settings that the P4 VM should have.
+    fn expected(&self) -> ExpectedSettings {
+        let default = ExpectedSettings::default();
+        ExpectedSettings {
+            age_limit_ms: self.expect_age_limit.unwrap_or(default.age_limit_ms),
+            budget: self.expect_budget,
+            passes_without_program: self.expect_no_program.as_deref().map(|verdict| verdict == "pass"),
+            configuration: self.expect_configuration,
+        }
+    }
 }
 
 /// An event or the summary, with its text.
@@ -132,6 +168,7 @@ impl Args {
         (config.ingress, config.egress) = (only("egress"), only("ingress"));
         config.expected.programs = [expected(&self.ingress)?, expected(&self.egress)?];
         config.expected.replacements = self.replacements;
+        config.expected.settings = self.settings.expected();
         if let Some(key) = &self.bundle_key {
             bundled::expect(&mut config, &self.bundle, key)?;
         }

@@ -62,7 +62,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Wires(wires::Args),
     Agent(agent::Args),
-    Audit(audit::Args),
+    Audit(Box<audit::Args>),
     Completions(completions::Completions),
     Man(completions::Man),
 }

@@ -104,7 +104,7 @@ impl Cloud {
     pub(crate) fn start_audit(&mut self) {
         let audit = "P4SHIELD_LOG=info,libbpf=debug p4shield audit --json --tenant alice --vm web \
                      --key /etc/alice.key --log-page pci:auto --interface eth0 --log-interval-ms 200 \
-                     --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log";
+                     --expect-age-limit 3000 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log";
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest
             .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))

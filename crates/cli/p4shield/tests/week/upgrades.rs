@@ -34,8 +34,8 @@ impl Cloud {
         assert!(!left("p4shield.sock.p4vms") && !left("p4shield.sock"), "files are left over");
     }
 
-    /// Returns the drops of both tenants once two seconds pass without a new one: drops of the time before the
-    /// channels of a P4 VM were attached reach the metrics later.
+    /// Returns the drops of both tenants once two seconds pass without a new one: drops of the time before
+    /// the channels of a P4 VM were attached reach the metrics later.
     fn steady_drops(&self) -> [String; 2] {
         let drops = || ["bob", "alice"].map(|tenant| self.drops(tenant));
         let mut before = drops();

@@ -31,6 +31,7 @@ mod vm;
 mod vm_error;
 
 pub use crate::program::{LoadedProgram, MapReading, NotRead};
+pub use crate::tenant_settings::DecidingTerms;
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
 pub use keys::KeyChange;
@@ -137,7 +138,7 @@ impl Worker {
             }
         }
         if fetched {
-            self.judge_fetched();
+            self.judge_fetched(now);
             self.waiter.found_work();
         } else {
             self.idle(now);
@@ -145,14 +146,14 @@ impl Worker {
         true
     }
 
-    /// Judges the fetched packets.
-    fn judge_fetched(&mut self) {
+    /// Judges the fetched packets, for which the steady clock reads `now_ns`.
+    fn judge_fetched(&mut self, now_ns: u64) {
         self.channels.for_each_fetched(|i, channel| {
             // One delay for the batch, whose verdicts are published together.
             if self.delay_ns > 0 {
                 spin(self.delay_ns.saturating_mul(channel.fetched()));
             }
-            if channel.judge_batch(&mut self.programs) {
+            if channel.judge_batch(&mut self.programs, now_ns) {
                 // An error means that the mediator has ended.
                 let _ = self.doorbells[i].doorbell.ring();
             }

@@ -73,12 +73,14 @@ impl ServedChannel {
         self.fetched == 0
     }
 
-    /// Judges the fetched packets and publishes the verdicts. Returns whether the mediator sleeps and must be
-    /// woken.
+    /// Judges the fetched packets, for which the steady clock reads `now_ns`, and publishes the verdicts.
+    /// Returns whether the mediator sleeps and must be woken.
     #[inline]
-    pub(super) fn judge_batch(&mut self, programs: &mut TenantPrograms) -> bool {
-        let fetched = self.requests.iter().zip(&mut self.packets).take(self.fetched);
+    pub(super) fn judge_batch(&mut self, programs: &mut TenantPrograms, now_ns: u64) -> bool {
+        let fetched = self.requests.iter_mut().zip(&mut self.packets).take(self.fetched);
         for (request, packet) in fetched {
+            // The mediator's time is the cloud's: meters and rate limits would follow it.
+            request.timestamp_ns = now_ns;
             let responder = &mut self.responder;
             let respond = |response: p4shield_channel::Response<'_>| responder.respond(response);
             programs.judge_packet(packet, request, self.header_bytes, respond);

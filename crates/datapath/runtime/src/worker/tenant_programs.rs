@@ -89,7 +89,7 @@ impl TenantPrograms {
     /// Publishes a log record of each VM.
     pub(crate) fn publish_logs(&mut self, now: Now, header_bytes: u32) {
         for vm in self.vms.iter_mut().flatten() {
-            vm.publish_log(header_bytes, now);
+            vm.publish_log(header_bytes, self.no_program, now);
         }
     }
 
@@ -117,7 +117,7 @@ impl TenantPrograms {
     pub(super) fn remove_vm(&mut self, vm: u16, header_bytes: u32) -> Result<Box<Vm>, String> {
         let vm = self.vms.get_mut(usize::from(vm)).and_then(Option::take);
         let mut vm = vm.ok_or_else(|| "there is no such VM".to_owned())?;
-        vm.publish_log(header_bytes, Now::read());
+        vm.publish_log(header_bytes, self.no_program, Now::read());
         Ok(vm)
     }
 

@@ -7,7 +7,7 @@ use p4shield_abi::Direction;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
-use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS, LogRecord, Settings};
 use p4shield_bpf::maps::MapCopy;
 use p4shield_bpf::{EngineOptions, Program, Verified, asm};
 use p4shield_channel::{PageReader, Requester, Responder, SharedMemory, create_channel};
@@ -31,6 +31,11 @@ const PROGRAM: &str = "
     exit";
 
 const KEY: [u8; 32] = [3; 32];
+const TERMS: DecidingTerms = DecidingTerms {
+    limit: AgeLimit { max_age: Duration::from_secs(86_400), skew: Duration::ZERO },
+    budget: 77_777,
+    configuration: [9; 32],
+};
 const IDENTITY: Identity<'_> = Identity { tenant: "a", vm: "b" };
 
 struct Setup {
@@ -58,7 +63,7 @@ fn setup_with(program: &str, geometry: Geometry) -> Setup {
     let (info, log) = (page(INFO_PAGE_SIZE), page(LOG_PAGE_SIZE));
     let pages = (Some(info), Some(log.map_again().unwrap()));
     let epoch = Epoch::from_clock().unwrap();
-    let pages = VmPages::open(&IDENTITY, &keys, AgeLimit::default(), pages, epoch).unwrap();
+    let pages = VmPages::open(&IDENTITY, &keys, TERMS, pages, epoch).unwrap();
     let mut vm = Vm::new(0, pages);
     // SAFETY: the packets below are longer than what the programs touch.
     let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
@@ -161,15 +166,64 @@ fn a_grown_packet_is_digested_up_to_header_bytes() {
     let mut left = Vec::new();
     setup.requester.take(1, |a| left.extend_from_slice(a.rewrite.unwrap().header)).unwrap();
     assert_eq!(left.len(), 80);
+    let tally = next_record(setup).totals[Direction::Ingress as usize];
+    assert_eq!((tally.passed, tally.passed_bytes), (1, 116));
+    let digest = PacketDigest::for_vm(&TenantKey::from_bytes(KEY), &IDENTITY);
+    assert_eq!(tally.passed_digest, digest.digest(&left[..64], 116));
+}
+
+/// Publishes a log record and opens it.
+fn next_record(mut setup: Setup) -> LogRecord {
     setup.worker.publish_logs(Now::read());
     let reader = PageReader::new(setup.log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
     let mut sealed = vec![0; reader.room()];
     let at = reader.newest(&mut sealed).unwrap().unwrap();
-    let key = TenantKey::from_bytes(KEY);
-    let opened = LogOpener::new(&key, &IDENTITY).open(at.epoch, at.counter, &sealed[..at.len]).unwrap();
-    let tally = opened.record.totals[Direction::Ingress as usize];
-    assert_eq!((tally.passed, tally.passed_bytes), (1, 116));
-    assert_eq!(tally.passed_digest, PacketDigest::for_vm(&key, &IDENTITY).digest(&left[..64], 116));
+    let mut opener = LogOpener::new(&TenantKey::from_bytes(KEY), &IDENTITY);
+    opener.open(at.epoch, at.counter, &sealed[..at.len]).unwrap().record
+}
+
+/// A host that says so keeps old information fresh, stops programs early or lets packets pass without one.
+#[test]
+fn records_state_what_the_host_said() {
+    let stated = next_record(setup()).settings;
+    let DecidingTerms { budget, configuration, .. } = TERMS;
+    let expected =
+        Settings { age_limit_ms: 86_400_000, passes_without_program: [false; 2], budget, configuration };
+    assert_eq!(stated, expected);
+    let mut setup = setup();
+    let egress = ProgramSlot::new(0, Direction::Egress);
+    setup.worker.programs.expect_program(egress, Verdict::Pass).unwrap();
+    let passes_without_program = [false, true];
+    assert_eq!(next_record(setup).settings, Settings { passes_without_program, ..expected });
+}
+
+/// Writes its time into each packet, and passes it.
+const STAMP: &str = "
+    ldxdw r3, [r1+40]
+    ldxdw r2, [r1+0]
+    stxdw [r2+0], r3
+    mov r0, 1
+    exit";
+
+/// Otherwise the cloud moves meters and rate limits.
+#[test]
+fn programs_read_the_p4_vms_clock_whatever_the_host_says() {
+    let mut setup = setup_with(STAMP, Geometry { slots: 64, ..Geometry::default() });
+    for timestamp_ns in [0, 1, u64::MAX] {
+        let before = steady_ns();
+        setup
+            .requester
+            .push(&Request { timestamp_ns, packet_len: 60, ..Request::default() }, &[0; 60])
+            .unwrap();
+        let _ = setup.requester.publish();
+        assert!(setup.worker.round());
+        let mut stamp = 0;
+        let read = |a: p4shield_channel::CheckedAnswer<'_>| {
+            stamp = u64::from_le_bytes(*a.rewrite.unwrap().header.first_chunk().unwrap());
+        };
+        setup.requester.take(1, read).unwrap();
+        assert!((before..=steady_ns()).contains(&stamp), "{timestamp_ns} gave {stamp}");
+    }
 }
 
 /// Adds a small channel to a worker.

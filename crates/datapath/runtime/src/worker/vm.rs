@@ -5,6 +5,7 @@ use super::keys::{self, KeyChange, LogPage};
 use super::steady_ns;
 use super::vm_error::VmError;
 use crate::program::LoadedProgram;
+use crate::tenant_settings::DecidingTerms;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{DirectionTotals, InfoTotals, LogRecord};
@@ -30,6 +31,7 @@ pub struct Vm {
 pub struct VmPages {
     info: Option<InfoPage>,
     log: Option<LogPage>,
+    terms: DecidingTerms,
 }
 
 impl VmPages {
@@ -40,13 +42,13 @@ impl VmPages {
     pub fn open(
         identity: &Identity<'_>,
         keys: &KeyRing,
-        limit: AgeLimit,
+        terms: DecidingTerms,
         (info, log): (Option<SharedMemory>, Option<SharedMemory>),
         epoch: Epoch,
     ) -> Result<Self, VmError> {
-        let info = info.map(|memory| InfoPage::new(memory, keys, identity, limit)).transpose()?;
+        let info = info.map(|memory| InfoPage::new(memory, keys, identity, terms.limit)).transpose()?;
         let log = log.map(|memory| LogPage::new(memory, keys, identity, epoch)).transpose()?;
-        Ok(Self { info, log })
+        Ok(Self { info, log, terms })
     }
 }
 
@@ -192,8 +194,9 @@ impl Vm {
     }
 
     /// Seals and publishes a log record.
-    pub(super) fn publish_log(&mut self, header_bytes: u32, now: Now) {
-        let VmPages { info, log: Some(log) } = &mut self.pages else { return };
+    pub(super) fn publish_log(&mut self, header_bytes: u32, no_program: Verdict, now: Now) {
+        let VmPages { info, log: Some(log), terms } = &mut self.pages else { return };
+        let verdicts = self.directions.each_ref().map(|d| d.verdict_without_program(no_program));
         let programs = self.directions.each_ref().map(|d| d.program.as_ref().map_or([0; 32], |p| p.digest()));
         let mut totals = self.directions.each_ref().map(|d| d.tally);
         for (tally, sums) in totals.iter_mut().zip(log.audit.sums()) {
@@ -207,6 +210,7 @@ impl Vm {
             totals,
             info: info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals()),
             programs,
+            settings: terms.stated(|direction| verdicts[direction as usize] == Verdict::Pass),
             sketches: *log.audit.sketches(),
         };
         let agent_since = info.as_ref().and_then(|info| info.opener.current_since());
@@ -215,12 +219,12 @@ impl Vm {
 
     /// Takes new keys over. What is to be freed stays in `change`.
     pub(super) fn change_keys(&mut self, change: &mut KeyChange) {
-        let VmPages { info, log } = &mut self.pages;
+        let VmPages { info, log, .. } = &mut self.pages;
         keys::change(info.as_mut().map(|info| &mut info.opener), log.as_mut(), change);
     }
 
     pub(super) fn status(&self) -> VmStatus {
-        let VmPages { info, log } = &self.pages;
+        let VmPages { info, log, .. } = &self.pages;
         let t = info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals());
         VmStatus {
             vm: self.index,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
+use p4shield_abi::page::SALT_SIZE;
 use p4shield_seal::{
     AgeLimit, Epoch, Identity, InfoOpener, InfoRefusal, InfoSealer, LogOpener, LogRefusal, Now,
     SEALED_INFO_SIZE, TenantKey,
@@ -257,7 +258,12 @@ fn nonces_never_repeat_across_starts() {
         for _ in 0..5 {
             let sealed = s.seal(&Snapshot::default());
             assert!(seen.insert((sealed.epoch, sealed.counter)));
-            assert!(seen.insert((u64::from_le_bytes(*sealed.bytes.first_chunk().unwrap()), u64::MAX)));
+            assert!(
+                seen.insert((
+                    u64::from_le_bytes(*sealed.bytes[SALT_SIZE..].first_chunk().unwrap()),
+                    u64::MAX
+                ))
+            );
         }
     }
 }

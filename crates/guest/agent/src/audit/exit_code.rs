@@ -40,14 +40,18 @@ pub const UNCOMPARED: u8 = 26;
 /// There are no findings, and no packet arrived that could be verified.
 pub const NOTHING_SEEN: u8 = 27;
 
+/// The P4 VM judges under another setting than the expected one.
+pub const OTHER_SETTING: u8 = 28;
+
 /// All codes of findings, the one that counts most first.
-pub const BY_WEIGHT: [u8; 17] = [
+pub const BY_WEIGHT: [u8; 18] = [
     BYPASSED,
     SWAPPED,
     INVENTED,
     OTHER_PROGRAM,
     NO_PROGRAM,
     REPLACED,
+    OTHER_SETTING,
     LOG_FORGED,
     UNSEEN,
     UNCOMPARED,

@@ -5,6 +5,7 @@ use p4shield_abi::log_page::{DIGEST_HEADER_BYTES, LogRecord};
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Digest, Finding};
+use super::settings::ExpectedSettings;
 use super::{Limits, Report};
 
 /// Most unexpected programs of a direction that are reported one by one.
@@ -36,11 +37,19 @@ pub struct Expectations {
     pub header_bytes: u32,
     /// Replacements of programs that the tenant announces for the time of the audit.
     pub replacements: u32,
+    /// What else decides verdicts.
+    #[serde(default)]
+    pub settings: ExpectedSettings,
 }
 
 impl Default for Expectations {
     fn default() -> Self {
-        Self { programs: Default::default(), header_bytes: DIGEST_HEADER_BYTES as u32, replacements: 0 }
+        Self {
+            programs: Default::default(),
+            header_bytes: DIGEST_HEADER_BYTES as u32,
+            replacements: 0,
+            settings: ExpectedSettings::default(),
+        }
     }
 }
 

@@ -81,6 +81,15 @@ pub enum Finding {
         /// Least expected number.
         expected: u32,
     },
+    /// The host told the P4 VM another setting than the expected one.
+    OtherSetting {
+        /// The setting, as the configuration calls it.
+        setting: &'static str,
+        /// Its value by the log.
+        stated: String,
+        /// The expected value.
+        expected: String,
+    },
     /// The interface was removed, and another one with its name was added.
     Replugged,
     /// Frames passed the interface while no tap was attached.
@@ -218,6 +227,7 @@ impl Finding {
             Self::NoProgram { .. } => exit_code::NO_PROGRAM,
             Self::Replaced { .. } => exit_code::REPLACED,
             Self::ShortHeaders { .. } => exit_code::SHORT_HEADERS,
+            Self::OtherSetting { .. } => exit_code::OTHER_SETTING,
             Self::Replugged => exit_code::REPLUGGED,
             Self::Unseen { .. } => exit_code::UNSEEN,
             Self::TapMoved { .. } => exit_code::TAP_MOVED,
@@ -300,6 +310,12 @@ impl std::fmt::Display for Finding {
                 f,
                 "the P4 VM has {header_bytes} header bytes of each packet instead of {expected}, so changes \
                  behind them are not detected; ask the provider to set header_bytes",
+            ),
+            Self::OtherSetting { setting, stated, expected } => write!(
+                f,
+                "the P4 VM judges with {setting} {stated} instead of {expected}; ask the provider why, or \
+                 name what you agreed on with --expect-{}",
+                setting.replace('_', "-")
             ),
             Self::Replugged => {
                 f.write_str("the interface was unplugged and plugged anew; ask the provider why")

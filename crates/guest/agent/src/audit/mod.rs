@@ -76,6 +76,7 @@ mod notice;
 mod peel;
 mod pending;
 mod rekey;
+pub mod settings;
 mod values;
 
 use p4shield_abi::Direction;
@@ -89,6 +90,7 @@ use finding::{Finding, Notice};
 use history::{Histories, Rekeyed};
 use items::{ItemAudit, Record};
 use logwatch::LogWatch;
+use settings::SettingsWatch;
 
 /// Default of [`Limits::max_loss_ppm`]: one percent.
 pub const MAX_LOSS_PPM: u32 = 10_000;
@@ -231,6 +233,7 @@ pub struct Audit {
     /// By [`Direction`]; `None` for a direction that is not audited.
     tracks: [Option<Track>; 2],
     programs: ProgramWatch,
+    settings: SettingsWatch,
     log: LogWatch,
     last: Option<LogRecord>,
     /// Header bytes that digests cover, once the P4 VM had a channel.
@@ -253,6 +256,7 @@ impl Audit {
         let audited = Direction::ALL.map(|d| directions.contains(&d));
         Self {
             tracks: Direction::ALL.map(|d| audited[d as usize].then(|| Track::new(d, method, limits))),
+            settings: SettingsWatch::new(expected.settings.clone(), audited),
             programs: ProgramWatch::new(expected, audited, limits),
             log: LogWatch::new(limits, now.mono_ns),
             last: None,
@@ -282,6 +286,7 @@ impl Audit {
         }
         self.log.info(now.mono_ns, opened.record.info);
         self.programs.record(now.mono_ns, &opened.record, &mut self.report);
+        self.settings.record(opened.record.settings, &mut self.report);
         let is_other_cover = self.covers_otherwise(opened.record.header_bytes);
         for (d, track) in Direction::ALL.into_iter().zip(&mut self.tracks) {
             let packets = packets(d, &opened.record);

@@ -3,7 +3,7 @@
 use p4shield_abi::Direction;
 use serde::Serialize;
 
-use super::finding::{Share, direction_name};
+use super::finding::{Digest, Share, direction_name};
 
 /// An event worth knowing that is not a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +41,13 @@ pub enum Notice {
         from: u32,
         /// Header bytes that are covered.
         to: u32,
+    },
+    /// The host told the P4 VM another configuration than before.
+    ConfigurationChanged {
+        /// Its digest before.
+        from: Digest,
+        /// Its digest now.
+        to: Digest,
     },
     /// The log resumed.
     LogResumed,
@@ -80,6 +87,10 @@ impl std::fmt::Display for Notice {
                 f,
                 "digests cover {to} header bytes of packets, and covered {from}: packets around the change \
                  are compared by their number",
+            ),
+            Self::ConfigurationChanged { from, to } => write!(
+                f,
+                "the provider changed the configuration from {from} to {to}; the summary states its settings"
             ),
             Self::LogResumed => f.write_str("the log resumed"),
             Self::InfoStale { times } => write!(

@@ -1,11 +1,13 @@
 //! The result of an audit, as text, JSON and exit code.
 
 use p4shield_abi::Direction;
+use p4shield_abi::log_page::Settings;
 use serde::Serialize;
 
 use super::AuditStatus;
 use crate::audit::expect::{Expectations, ExpectedProgram};
 use crate::audit::finding::{Finding, Share, exit_code, exit_code_of};
+use crate::audit::settings::StatedSettings;
 use crate::audit::{DirectionStatus, Method};
 use crate::session_note::SessionNote;
 
@@ -22,6 +24,9 @@ pub struct Summary {
     pub exit_code: u8,
     /// What the audit verified, by direction, in words; empty if there are findings.
     pub verified: Vec<String>,
+    /// The settings of the P4 VM by its last record; none: there was no record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<StatedSettings>,
     /// The session that the log's key comes from; none: the key was copied to this VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionNote>,
@@ -75,7 +80,13 @@ impl Summary {
         if exit_code == exit_code::OK && seen.sum::<u64>() == 0 {
             exit_code = exit_code::NOTHING_SEEN;
         }
-        Self { findings, unverified, standing, exit_code, verified, session: None }
+        Self { findings, unverified, standing, exit_code, verified, settings: None, session: None }
+    }
+
+    /// Adds the settings of the P4 VM.
+    #[must_use]
+    pub(super) fn with_settings(self, settings: Option<Settings>) -> Self {
+        Self { settings: settings.map(StatedSettings::from), ..self }
     }
 
     /// Adds the session that the log's key comes from.
@@ -129,6 +140,9 @@ impl std::fmt::Display for Summary {
         let findings: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
         let said = if findings.is_empty() { &self.verified } else { &findings };
         f.write_str(&said.join("\n"))?;
+        if let Some(settings) = &self.settings {
+            write!(f, "\nsettings of the P4 VM: {settings}")?;
+        }
         if let Some(session) = &self.session {
             write!(f, "\nsession {} with the P4 VM: {}", session.transcript, session.standing)?;
         }

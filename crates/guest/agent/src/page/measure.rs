@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use p4shield_abi::info::SNAPSHOT_SIZE;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
-use p4shield_abi::page::TAG_SIZE;
+use p4shield_abi::page::{SALT_SIZE, TAG_SIZE};
 use p4shield_channel::{PageFault, PageReader, PageWriter, SharedMemory};
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ fn run(
 ) -> Result<Measurement, AgentError> {
     let mut writer = PageWriter::new(write, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?;
     let reader = PageReader::new(read, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?;
-    let mut sealed = vec![0x5a; SNAPSHOT_SIZE + TAG_SIZE];
+    let mut sealed = vec![0x5a; SALT_SIZE + SNAPSHOT_SIZE + TAG_SIZE];
     let publish_ns = each(times, |counter| writer.publish(0, counter, &sealed).map(drop))?;
     let read_ns = each(times, |_| reader.newest(&mut sealed).map(drop))?;
     Ok(Measurement { mapping, publish_ns, read_ns })

@@ -20,9 +20,10 @@ use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Re
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
 use p4shield_runtime::worker::{
-    LoadedProgram, ServedChannel, Vm, VmPages, Worker, WorkerAnswer, WorkerCommand, WorkerHandle, mailbox,
+    DecidingTerms, LoadedProgram, ServedChannel, Vm, VmPages, Worker, WorkerAnswer, WorkerCommand,
+    WorkerHandle, mailbox,
 };
-use p4shield_seal::{AgeLimit, Epoch, Identity, KeyRing, TenantKey};
+use p4shield_seal::{Epoch, Identity, KeyRing, TenantKey};
 use tempfile::TempDir;
 
 use crate::cores;
@@ -82,7 +83,7 @@ impl WorkerThread {
         let identity = Identity { tenant: "bench", vm: "vm0" };
         let keys = KeyRing::new(pages.key.duplicate());
         let (log, epoch) = (Some(pages.log()?), Epoch::from_clock()?);
-        let vm = Vm::new(0, VmPages::open(&identity, &keys, AgeLimit::default(), (None, log), epoch)?);
+        let vm = Vm::new(0, VmPages::open(&identity, &keys, DecidingTerms::default(), (None, log), epoch)?);
         let program = Program::load(&verified, &EngineOptions::default())?;
         let loaded = Box::new(LoadedProgram::of(program));
         working.send(WorkerCommand::SetVm(Box::new(vm)))?;

@@ -86,7 +86,7 @@ fn audit(hole: Hole, at: u64) -> Audit {
     let known = ExpectedProgram::OneOf(vec![Digest(PROGRAM)]);
     let expected = match hole {
         Hole::NoExpectations => {
-            Expectations { programs: Default::default(), header_bytes: 0, replacements: u32::MAX }
+            Expectations { header_bytes: 0, replacements: u32::MAX, ..Expectations::default() }
         }
         _ => Expectations { programs: [known, ExpectedProgram::None], ..Expectations::default() },
     };

@@ -167,6 +167,10 @@ pub trait Attachment: Send + Sync {
     /// Activates the programs that such a switch received since the last `Hello`.
     fn activate_inline(&self, _switch: SwitchKey, _tenant: usize) {}
 
+    /// Ends the attachment, its files and its processes, while threads that answer a request may still have
+    /// it.
+    fn stop(&self) {}
+
     /// Returns the status of the wires.
     fn wires(&self) -> Vec<WireStatus> {
         Vec::new()

@@ -62,7 +62,7 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
         config::Attachment::Wire => Arc::new(WireAttachment::start(&start, binary, adopts)?),
         config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(SwitchAttachment::start(&start)?),
     };
-    let daemon = Daemon::with_listener(start, attachment, binary, listener)?;
+    let daemon = Daemon::with_listener(start, Arc::clone(&attachment), binary, listener)?;
     if is_changed {
         // Switches have not connected yet; the watcher reports what is wrong once they have had time.
         daemon.reload_and_log(|report| report.problems.clear());
@@ -81,6 +81,8 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     }
     notify::send("STOPPING=1");
     drop(daemon);
+    // A thread that answers a request keeps the attachment from being dropped before this process ends.
+    attachment.stop();
     Ok(())
 }
 

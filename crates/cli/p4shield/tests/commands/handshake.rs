@@ -72,8 +72,10 @@ impl World {
         std::fs::write(at("sample.toml"), SAMPLE).unwrap();
         let config = at("p4shield.toml").display().to_string();
         let daemon = start(&["run", "--config", &config], &at("daemon.log"));
-        wait_for("the info page", || at("web.info").exists());
-        Self { folder, daemon }
+        let world = Self { folder, daemon };
+        // A daemon that answers has made all pages.
+        wait_for("the daemon", || world.web().is_object());
+        world
     }
 
     /// A VM whose agent has the key `agent.key`.

@@ -60,9 +60,9 @@ struct Shared {
 /// The attachment of all switches.
 pub(crate) struct SwitchAttachment {
     shared: Arc<Shared>,
-    /// `None` only during drop.
-    server: Option<Server>,
-    roles: Option<JoinHandle<()>>,
+    /// `None` once the attachment has stopped.
+    server: Mutex<Option<Server>>,
+    roles: Mutex<Option<JoinHandle<()>>>,
     _lock: SocketLock,
 }
 
@@ -90,9 +90,10 @@ impl SwitchAttachment {
         let state = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("roles".into()).spawn(move || state.send_roles(&wakeup));
-        let mut switches = Self { shared, server: None, roles: Some(thread.map_err(&failed)?), _lock: lock };
+        let roles = Mutex::new(Some(thread.map_err(&failed)?));
+        let switches = Self { shared, server: Mutex::default(), roles, _lock: lock };
         let host = Arc::clone(&switches.shared);
-        switches.server = Some(Server::start(path, allowed(config), &Setup::from(config), host)?);
+        *switches.server() = Some(Server::start(path, allowed(config), &Setup::from(config), host)?);
         Ok(switches)
     }
 }
@@ -111,14 +112,15 @@ fn allowed(config: &Config) -> Allowed {
     Allowed { uids: config.daemon.switch_uids.clone(), gids: config.daemon.switch_gids.clone() }
 }
 
+impl SwitchAttachment {
+    fn server(&self) -> MutexGuard<'_, Option<Server>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Drop for SwitchAttachment {
     fn drop(&mut self) {
-        drop(self.server.take());
-        self.shared.ending.store(true, Ordering::Release);
-        self.shared.doorbell.ring();
-        if let Some(thread) = self.roles.take() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -216,12 +218,23 @@ impl Attachment for SwitchAttachment {
     }
 
     fn reconfigure(&self, config: &Config) -> Result<(), String> {
-        let Some(server) = &self.server else { return Ok(()) };
+        let server = self.server();
+        let Some(server) = &*server else { return Ok(()) };
         self.shared.registry().set_tenants(&p4shield_attach::mediator_config(config));
         // The switches know a VM before roles and channels refer to it.
         server.change_setup(&Setup::from(config)).map_err(|e| chain(&e))?;
         server.change_allowed(allowed(config)).map_err(|e| chain(&e))?;
         self.shared.set_config(config).map_err(|e| chain(&e))
+    }
+
+    fn stop(&self) {
+        drop(self.server().take());
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.doorbell.ring();
+        let roles = self.roles.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = roles {
+            let _ = thread.join();
+        }
     }
 
     /// Returns none if programs run in the switches, which need no channels.

@@ -48,7 +48,7 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 /// The attachment.
 pub(crate) struct WireAttachment {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -103,10 +103,11 @@ impl WireAttachment {
             doorbell,
             ending: AtomicBool::new(false),
         });
-        let mut this = Self { shared: Arc::clone(&shared), thread: None };
+        let this = Self { shared: Arc::clone(&shared), thread: Mutex::default() };
         this.reconfigure(config).map_err(DaemonError::Wires)?;
         let keeper = std::thread::Builder::new().name("wires".into());
-        this.thread = Some(keeper.spawn(move || shared.keep(&wakeup)).map_err(failed)?);
+        let keeper = keeper.spawn(move || shared.keep(&wakeup)).map_err(failed)?;
+        *this.thread() = Some(keeper);
         Ok(this)
     }
 
@@ -204,19 +205,31 @@ impl Shared {
 
 impl Drop for WireAttachment {
     fn drop(&mut self) {
-        self.shared.ending.store(true, Ordering::Release);
-        self.shared.doorbell.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        if let Some(process) = self.shared.state().process.take() {
-            process.end(true);
-        }
-        self.shared.folder.forget(RECORD);
+        self.stop();
+    }
+}
+
+impl WireAttachment {
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Attachment for WireAttachment {
+    fn stop(&self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.doorbell.ring();
+        let keeper = self.thread().take();
+        if let Some(thread) = keeper {
+            let _ = thread.join();
+        }
+        let process = self.shared.state().process.take();
+        if let Some(process) = process {
+            process.end(true);
+        }
+        self.shared.folder.forget(RECORD);
+    }
+
     fn check(&self, config: &Config) -> Result<(), String> {
         self.with_setup(WiresRequest::Check, config)
     }

@@ -6,7 +6,9 @@ use crate::switches::{ALICE, BOB, Daemon, Switch, status, text};
 use p4shield_daemon::api::{self, Answer, Command};
 use p4shield_daemon::status::{State, Status};
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_killed_daemons_p4_vms_judge_on_and_are_adopted", killed),
@@ -237,6 +239,9 @@ fn nothing_left() {
         // Adopts the pages, too, which the first daemon made and did not remove.
         let daemon = Daemon::start(&fixture);
         all.extend(pids(&status(&fixture)));
+        // A client that asks nothing keeps a thread of the daemon.
+        let _client = UnixStream::connect(fixture.at("daemon.sock")).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
         drop(daemon);
         assert!(pids_end(&all));
         let left = |path: &Path| {

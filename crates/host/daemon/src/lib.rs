@@ -45,6 +45,7 @@ mod error;
 mod exposition;
 mod http;
 mod inspect;
+mod key_files;
 mod lock;
 mod losses;
 mod metrics;

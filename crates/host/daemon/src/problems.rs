@@ -1,6 +1,7 @@
 //! Finds what is wrong with tenants, their files and wires; `switches::absent` does so for switches.
 
 use crate::config::{Attachment, Config, Tenant};
+use crate::key_files;
 use crate::problem::{Problem, ProblemKind};
 use crate::status::{DirectionStatus, HandshakeStatus, State, TenantStatus, VmStatus, WireStatus};
 use p4shield_abi::FailPolicy;
@@ -18,8 +19,9 @@ pub(crate) fn fail_policy(fail: FailPolicy) -> &'static str {
 pub(crate) fn of_tenants(config: &Config, tenants: &[TenantStatus]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for status in tenants {
-        problems.extend(of_tenant(status, config.tenant(&status.name).map(|(_, tenant)| tenant.fail)));
-        if let Some((_, tenant)) = config.tenant(&status.name) {
+        let configured = config.tenant(&status.name).map(|(_, tenant)| tenant);
+        problems.extend(of_tenant(status, configured));
+        if let Some(tenant) = configured {
             problems.extend(absent_files(tenant, status.state));
         }
     }
@@ -27,11 +29,11 @@ pub(crate) fn of_tenants(config: &Config, tenants: &[TenantStatus]) -> Vec<Probl
 }
 
 /// Returns what is wrong with a tenant's P4 VM and VMs. Files are checked separately.
-fn of_tenant(tenant: &TenantStatus, fail: Option<FailPolicy>) -> Vec<Problem> {
+fn of_tenant(tenant: &TenantStatus, configured: Option<&Tenant>) -> Vec<Problem> {
     let name = &tenant.name;
     let mut problems = Vec::new();
     let mut add = |kind, text: String| problems.push(Problem::of_tenant(kind, name, text));
-    let policy = fail_policy(fail.unwrap_or(FailPolicy::Drop));
+    let policy = fail_policy(configured.map_or(FailPolicy::Drop, |tenant| tenant.fail));
     if matches!(tenant.state, State::Starting | State::Restarting) {
         let why = tenant.error.as_deref().unwrap_or("the daemon is starting it");
         add(ProblemKind::P4vmDown, format!("its P4 VM does not run ({why}); {policy}"));
@@ -51,11 +53,20 @@ fn of_tenant(tenant: &TenantStatus, fail: Option<FailPolicy>) -> Vec<Problem> {
         let remedy = "use a kernel that has it, and remove it from allow_missing";
         add(ProblemKind::SandboxMissing, format!("the sandbox lacks {missing}; {remedy}"));
     }
-    problems.extend(tenant.vms.iter().flat_map(|vm| of_vm(name, vm, policy)));
+    for vm in &tenant.vms {
+        let replaced = || configured.and_then(|tenant| key_files::replaced(tenant, vm));
+        problems.extend(of_vm(name, vm, policy, replaced));
+    }
     problems
 }
 
-fn of_vm(tenant: &str, vm: &VmStatus, policy: &str) -> Vec<Problem> {
+/// `replaced` returns the VM's key file if it has another key than the P4 VM.
+fn of_vm<'a>(
+    tenant: &str,
+    vm: &VmStatus,
+    policy: &str,
+    replaced: impl Fn() -> Option<&'a Path>,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (word, direction) in [("ingress", &vm.ingress), ("egress", &vm.egress)] {
         let mut add = |kind, text: String| {
@@ -84,6 +95,17 @@ fn of_vm(tenant: &str, vm: &VmStatus, policy: &str) -> Vec<Problem> {
     }
     if let Some(text) = vm.handshake.as_ref().and_then(no_session) {
         problems.push(Problem::of_vm(ProblemKind::HandshakeMissing, (tenant, &vm.name), text));
+        return problems;
+    }
+    if vm.info.status == "forged"
+        && let Some(path) = replaced()
+    {
+        let text = format!(
+            "its information does not authenticate, and {} has another key than the P4 VM; run `p4shield \
+             reload`, which rotates to the file's key",
+            path.display()
+        );
+        problems.push(Problem::of_vm(ProblemKind::InfoForged, (tenant, &vm.name), text));
         return problems;
     }
     let (kind, remedy) = match vm.info.status.as_str() {
@@ -276,7 +298,9 @@ vm = "web"
             vms: vec![vm],
             ..TenantStatus::default()
         };
-        let advice = lines(&of_tenant(&tenant, Some(FailPolicy::Pass)));
+        let text = TEXT.replacen("name =", "fail = \"pass\"\nname =", 1);
+        let config = Config::parse(Path::new("/p4shield.toml"), &text).unwrap();
+        let advice = lines(&of_tenant(&tenant, config.tenant("alice").map(|(_, tenant)| tenant)));
         for part in [
             "the fail policy applies to its packets: they pass unjudged",
             "fewer queues",

@@ -14,6 +14,7 @@
 use crate::api;
 use crate::config::Config;
 use crate::http;
+use crate::key_files;
 use crate::problem;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, Running};
@@ -61,10 +62,9 @@ impl DaemonState {
     pub(crate) fn reload(self: &Arc<Self>, dry_run: bool) -> Result<ReloadReport, String> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.running();
-        let (config, mut report) = self.compare(&before, &before.config.file)?;
+        let (config, report) = self.compare(&before, &before.config.file)?;
         if dry_run {
-            report.dry_run = true;
-            return Ok(report);
+            return Ok(ReloadReport { dry_run: true, rotated: self.replaced_keys(), ..report });
         }
         let config = Arc::new(config);
         let mut reload = Reload { state: self, before, config, steps: Vec::new(), started: Vec::new() };
@@ -87,6 +87,18 @@ impl DaemonState {
     pub(crate) fn preview(&self, file: &Path) -> Result<ReloadReport, String> {
         let (_, report) = self.compare(&self.running(), file)?;
         Ok(ReloadReport { dry_run: true, ..report })
+    }
+
+    /// Returns the key files that a reload would rotate to.
+    fn replaced_keys(&self) -> Vec<String> {
+        let running = self.running();
+        let mut paths = Vec::new();
+        for status in self.status().tenants {
+            let Some((_, tenant)) = running.config.tenant(&status.name) else { continue };
+            paths.extend(status.vms.iter().filter_map(|vm| key_files::replaced(tenant, vm)));
+            paths.dedup();
+        }
+        paths.iter().map(|path| path.display().to_string()).collect()
     }
 
     /// Reads a configuration and compares it with the one in force.

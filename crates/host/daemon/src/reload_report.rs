@@ -11,7 +11,7 @@ pub struct ReloadReport {
     pub changes: Vec<String>,
     /// Tenants whose P4 VM is restarted, because it cannot take the change otherwise.
     pub restarted: Vec<String>,
-    /// Key files with a new key, which rotates without a restart.
+    /// Key files with a new key, which rotates, or would rotate, without a restart.
     #[serde(default)]
     pub rotated: Vec<String>,
     /// Tenants whose P4 VM does not answer. Its successor gets the configuration.
@@ -45,7 +45,7 @@ impl fmt::Display for ReloadReport {
         }
         self.refused.iter().try_for_each(|refusal| writeln!(f, "still refused: {refusal}"))?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "problem: {problem}"))?;
-        match (self.dry_run, self.changes.is_empty()) {
+        match (self.dry_run, self.changes.is_empty() && self.rotated.is_empty()) {
             (true, true) => write!(f, "the configuration is in force already"),
             (true, false) => write!(f, "nothing was applied"),
             (false, _) => write!(f, "{} programs replaced, {} unchanged", self.replaced, self.unchanged),

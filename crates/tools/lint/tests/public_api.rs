@@ -19,7 +19,9 @@ fn interface(package: &str) -> String {
     let root = Path::new(ROOT);
     let target = root.join("target");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, |folder| root.join(folder));
-    let built = Command::new(env!("CARGO"))
+    // By its name: a proxy of rustup then pins the toolchain for the crates of crates.io, too, some of which
+    // name another one in their own folder.
+    let built = Command::new("cargo")
         .current_dir(root)
         .env("RUSTDOC", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unstable-rustdoc.sh"))
         .args(["rustdoc", "--locked", "--quiet", "--lib", "-p", package, "--target-dir"])

@@ -9,6 +9,7 @@
 
 use super::bundles::{self, Step};
 use super::inline::VerifiedProgram;
+use super::keys::Keys;
 use super::pages::{Page, PageError};
 use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, slots};
 use super::process::{ANSWER_TIMEOUT, is_recoverable};
@@ -41,7 +42,7 @@ impl SupervisorThread {
     /// Why the change is refused. Nothing has changed.
     pub(super) fn prepare(&mut self, change: TenantChange) -> Result<ChangeSummary, String> {
         self.discard();
-        let keys = self.keys.read(&change.tenant)?;
+        let keys = Keys::read(&change.tenant)?;
         let rotated = self.keys.rotated(&keys);
         let programs = self.due_programs(&change.tenant)?;
         bundles::pinned_key(&change.tenant)?;
@@ -202,7 +203,7 @@ impl SupervisorThread {
             tracing::error!(event = "change_failed", tenant = change.tenant.name, "{}", chain(&error));
             Vec::new()
         });
-        let keys = self.keys.read(&change.tenant).ok();
+        let keys = Keys::read(&change.tenant).ok();
         self.plan = Some(Plan {
             change,
             programs,

@@ -50,6 +50,15 @@ pub(super) struct Keys {
     awaited: BTreeSet<u16>,
 }
 
+/// A key that was rotated to.
+pub(super) struct NewKey {
+    pub(super) key: KeyId,
+    /// The key before.
+    pub(super) previous: KeyId,
+    /// End of the window, in seconds since 1970; none: all former keys have ended.
+    pub(super) until: Option<u64>,
+}
+
 /// Keys of a new configuration, read and checked.
 pub(super) type ReadKeys = BTreeMap<PathBuf, TenantKey>;
 
@@ -125,19 +134,13 @@ fn forget(path: &Path) {
 }
 
 impl Keys {
-    /// Reads the keys of a configuration. Nothing changes.
+    /// Reads the keys of a configuration.
     ///
     /// # Errors
-    /// A file is refused, or has a further new key while a rotation goes on.
-    pub(super) fn read(&self, tenant: &Tenant) -> Result<ReadKeys, String> {
-        let now = Now::read();
+    /// A file is refused.
+    pub(super) fn read(tenant: &Tenant) -> Result<ReadKeys, String> {
         let read = |(path, _): (&Path, Option<&str>)| {
-            let key = TenantKey::load(path).map_err(|e| chain(&e))?;
-            let rotation = self.holders.get(path).filter(|h| h.current.id() != key.id());
-            if let Some(rotation) = rotation.and_then(|h| h.rotation(now)) {
-                return Err(busy(path, rotation.until));
-            }
-            Ok((path.to_owned(), key))
+            Ok((path.to_owned(), TenantKey::load(path).map_err(|e| chain(&e))?))
         };
         tenant.key_files().map(read).collect()
     }
@@ -150,7 +153,8 @@ impl Keys {
         read.iter().filter(is_new).map(|(path, _)| path.display().to_string()).collect()
     }
 
-    /// Takes the keys of a configuration. A file with a new key begins a rotation.
+    /// Takes the keys of a configuration. A file with a new key begins a rotation; one that goes on ends, and
+    /// its previous key with it.
     pub(super) fn take(&mut self, tenant: &Tenant, old: &Tenant, read: ReadKeys) {
         let now = Now::read();
         self.note_moved(tenant, old, now);
@@ -198,11 +202,7 @@ impl Keys {
     /// # Errors
     /// A file is refused.
     pub(super) fn refresh(&mut self, tenant: &Tenant) -> Result<(), String> {
-        let load = |(path, _): (&Path, Option<&str>)| {
-            Ok((path.to_owned(), TenantKey::load(path).map_err(|e| chain(&e))?))
-        };
-        let read = tenant.key_files().map(load).collect::<Result<_, String>>()?;
-        self.take(tenant, tenant, read);
+        self.take(tenant, tenant, Self::read(tenant)?);
         Ok(())
     }
 
@@ -270,42 +270,54 @@ impl Keys {
     }
 
     /// Begins a rotation of the key in `path`: stores the present key as the previous one and the new one in
-    /// its file.
+    /// its file. Without `new` it makes one. Without a window it ends all former keys, whatever goes on, and
+    /// takes the file's key if that is another one.
     ///
     /// # Errors
-    /// There is no such key, a rotation goes on, the file has another key already, or it cannot be written.
-    /// Nothing has changed.
+    /// There is no such key, a rotation with a window would replace one that goes on or the file's new key,
+    /// or the file cannot be written. Nothing has changed.
     pub(super) fn rotate(
         &mut self,
+        tenant: &Tenant,
         path: &Path,
-        new: TenantKey,
+        new: Option<TenantKey>,
         window: Duration,
-    ) -> Result<(KeyId, Option<u64>), String> {
+    ) -> Result<NewKey, String> {
         let now = Now::read();
         let holder = self.holders.get_mut(path);
         let holder = holder.ok_or("the P4 VM has not started with its key yet; see `p4shield status`")?;
         if let Some(rotation) = holder.rotation(now).filter(|_| !window.is_zero()) {
-            return Err(busy(path, rotation.until));
+            return Err(busy(tenant, path, rotation.until));
         }
         let on_disk = TenantKey::load(path).map_err(|e| chain(&e))?;
-        if on_disk.id() != holder.current.id() {
-            let path = path.display();
+        let previous = holder.current.id();
+        let is_replaced = on_disk.id() != previous;
+        if is_replaced && !window.is_zero() {
             return Err(format!(
-                "{path} has another key already; run `p4shield reload`, which rotates to it"
+                "{} has another key already; run `p4shield reload`, which rotates to it, or `p4shield key \
+                 rotate {} --window 0s`, which also ends all former keys",
+                path.display(),
+                owner(tenant, path)
             ));
         }
-        if new.id() == on_disk.id() {
-            return Err(format!("{} has this key already", path.display()));
+        let new = match new {
+            Some(new) => new,
+            None if is_replaced => on_disk.duplicate(),
+            None => TenantKey::random(path).map_err(|e| chain(&e))?,
+        };
+        if new.id() == previous {
+            return Err(format!("the P4 VM has this key of {} already", path.display()));
         }
-        let (id, seconds) = (on_disk.id(), window.as_secs() + u64::from(window.subsec_nanos() > 0));
         if !window.is_zero() {
+            let seconds = window.as_secs() + u64::from(window.subsec_nanos() > 0);
             let until = now.real_ns / 1_000_000_000 + seconds;
             let kept = PreviousKey { key: on_disk, successor: new.id(), until, window };
             kept.store(path).map_err(|e| format!("cannot keep the previous key: {}", chain(&e)))?;
         }
         new.replace(path).inspect_err(|_| forget(path)).map_err(|e| chain(&e))?;
+        let key = new.id();
         holder.rotate(path, new, window, now);
-        Ok((id, holder.rotation(now).map(|r| r.until)))
+        Ok(NewKey { key, previous, until: holder.rotation(now).map(|r| r.until) })
     }
 
     /// Notes which VMs use their new key, and ends rotations that are over.
@@ -371,11 +383,18 @@ fn keep(path: &Path, previous: &TenantKey, new: &TenantKey, window: Duration, no
     }
 }
 
-fn busy(path: &Path, until: u64) -> String {
+fn busy(tenant: &Tenant, path: &Path, until: u64) -> String {
     let left = until.saturating_sub(Now::read().real_ns / 1_000_000_000);
     format!(
         "the key in {} rotates already, for {left} more seconds; wait until `p4shield status` shows that the \
-         rotation is over, or end both former keys at once with `p4shield key rotate --window 0s`",
-        path.display()
+         rotation is over, or end both former keys at once with `p4shield key rotate {} --window 0s`",
+        path.display(),
+        owner(tenant, path)
     )
+}
+
+/// Returns what a command calls the owner of a key: a tenant, or a VM with a key of its own.
+fn owner(tenant: &Tenant, path: &Path) -> String {
+    let vm = tenant.key_files().find(|(file, _)| *file == path).and_then(|(_, vm)| vm);
+    vm.map_or_else(|| tenant.name.clone(), |vm| format!("{}/{vm}", tenant.name))
 }

@@ -1,6 +1,6 @@
 //! Rotation of a tenant's key while its P4 VM runs: by a command, or because a key file has a new key.
 
-use super::keys::KeysToSend;
+use super::keys::{KeysToSend, NewKey};
 use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, ProgramHost, ProgramRequest};
 use super::thread::SupervisorThread;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) struct RotationOrder {
     /// The key file.
     pub(crate) path: PathBuf,
-    /// The new key; none: the supervisor makes one.
+    /// The new key; none: the supervisor makes one, or takes the file's if it was replaced.
     pub(crate) new: Option<TenantKey>,
     pub(crate) window: Duration,
 }
@@ -46,9 +46,7 @@ impl SupervisorThread {
     /// Rotates the key of a file.
     pub(super) fn rotate(&mut self, order: RotationOrder) -> Result<KeyRotation, String> {
         let RotationOrder { path, new, window } = order;
-        let new = new.map_or_else(|| TenantKey::random(&path), Ok).map_err(|e| chain(&e))?;
-        let key = new.id();
-        let (previous, until) = self.keys.rotate(&path, new, window)?;
+        let NewKey { key, previous, until } = self.keys.rotate(&self.config.tenant, &path, new, window)?;
         let tenant = &self.config.tenant;
         let has_file = |vm: &crate::config::Vm| tenant.key_file_of(vm) == Some(&*path);
         let vms = tenant.numbered_vms().filter(|(_, vm)| has_file(vm)).map(|(_, vm)| vm.name.clone());

@@ -12,7 +12,7 @@ use p4shield_agent::audit::finding::{Notice, exit_code};
 use p4shield_agent::config::VmConfig;
 use p4shield_agent::{AgentConfig, AuditConfig, Event, Summary, run_agent, run_audit};
 use p4shield_channel::{PageWriter, SharedMemory};
-use p4shield_daemon::api::{self, ApiError};
+use p4shield_daemon::api::{self, Answer, ApiError, Command};
 use p4shield_daemon::status::{KeyStatus, State, VmStatus};
 use p4shield_daemon::{Daemon, KeyOrder, KeyRotation, ProblemKind};
 use p4shield_seal::{Epoch, Identity, InfoSealer, Now, PreviousKey, TenantKey};
@@ -29,6 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_window_survives_the_p4_vm_and_the_daemon", a_window_survives),
     ("a_window_that_ends_before_the_agent_follows_is_a_problem", an_agent_that_stays_behind),
     ("a_second_rotation_waits_or_ends_both_keys", a_second_rotation_waits),
+    ("a_stolen_key_ends_at_any_time_without_an_agent", a_stolen_key_ends),
     ("vms_with_keys_of_their_own_rotate_alone", vms_with_keys_of_their_own),
     ("a_rotation_goes_on_in_an_adopted_p4_vm", a_rotation_is_adopted),
     ("a_key_rotates_under_traffic_and_the_auditor_finds_nothing", a_key_rotates_under_traffic),
@@ -160,10 +161,7 @@ fn a_changed_key_file_rotates_at_a_reload() {
     agent.is_known(&daemon);
     assert!(keys(&daemon).agent_follows);
     assert_eq!((db(&daemon).info.forged, pid(&daemon)), (0, p4vm));
-    // While it rotates, a further key is refused, as is a file that is none; the present keys stay.
-    TenantKey::random(&fixture.at("bob.key")).unwrap().replace(&fixture.at("bob.key")).unwrap();
-    let error = daemon.reload().unwrap_err();
-    assert!(error.contains("rotates already") && error.contains("nothing was changed"), "{error}");
+    // A file that is no key is refused; the present keys stay.
     std::fs::write(fixture.at("bob.key"), "short").unwrap();
     assert!(daemon.reload().unwrap_err().contains("bob.key"));
     agent.is_known(&daemon);
@@ -259,6 +257,50 @@ fn a_second_rotation_waits() {
     agent.sealer.rotate(&load(&fixture), &DB);
     agent.is_known(&daemon);
     assert!(refused(rotate(&fixture, 100_000_000)).contains("too long"));
+}
+
+/// The thief publishes with the stolen key; no agent runs in the VM that would follow a rotation. The
+/// operator has rotated with a long window before the theft is known.
+fn a_stolen_key_ends() {
+    for by_reload in [true, false] {
+        let fixture = Fixture::new("stolen");
+        let (daemon, _attachment) = start(&fixture, &fixture.text("drop"));
+        let file = fixture.at("bob.key");
+        let mut thief = Agent::new(&fixture, &load(&fixture));
+        thief.is_known(&daemon);
+        rotate(&fixture, 600_000).unwrap();
+        thief.is_known(&daemon);
+        // A key from elsewhere, which the VM gets first.
+        let new = TenantKey::random(&file).unwrap();
+        new.replace(&file).unwrap();
+        let mut agent = Agent::new(&fixture, &new);
+        agent.until(&daemon, "the refusal", |vm| vm.info.status == "forged");
+        let blamed = daemon.status().problems.into_iter().find(|p| p.kind == ProblemKind::InfoForged);
+        let text = blamed.unwrap().text;
+        assert!(text.contains("another key than the P4 VM; run `p4shield reload`"), "{text}");
+        assert!(!text.contains("attacker"), "{text}");
+        let asked = api::ask(&fixture.at("daemon.sock"), &Command::Reload { dry_run: true });
+        let Ok(Answer::Reloaded(dry)) = asked else { panic!("no report") };
+        assert!(
+            dry.rotated == [file.display().to_string()] && !dry.to_string().contains("in force"),
+            "{dry}"
+        );
+        if by_reload {
+            let report = daemon.reload().unwrap();
+            assert_eq!(report.rotated, [file.display().to_string()]);
+        } else {
+            let with_window = refused(rotate(&fixture, 600_000));
+            assert!(with_window.contains("`p4shield key rotate bob --window 0s`"), "{with_window}");
+            assert_eq!(rotate(&fixture, 0).unwrap().key, new.id().to_string());
+        }
+        assert_eq!(load(&fixture).id(), new.id(), "the file stays");
+        agent.is_known(&daemon);
+        let forged = db(&daemon).info.forged;
+        thief.until(&daemon, "the stolen key's end", |vm| vm.info.forged > forged + 1);
+        let accepted = db(&daemon).info.accepted;
+        thief.until(&daemon, "further refusals", |vm| vm.info.forged > forged + 3);
+        assert_eq!(db(&daemon).info.accepted, accepted);
+    }
 }
 
 fn vms_with_keys_of_their_own() {

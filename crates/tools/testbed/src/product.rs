@@ -41,8 +41,20 @@ impl Product {
         run.arg("--config").arg(at("p4shield.toml"));
         let daemon = spawn(folder.path(), &mut run, "run")?;
         let product = Self { daemon, folder };
-        product.await_part("start of the P4 VM", "run", || product.p4vm().is_some())?;
-        Ok(product)
+        product.await_part("start of the P4 VM", "run", || {
+            product.p4vm().is_some() || product.failed_starts().len() > 1
+        })?;
+        match product.failed_starts().pop() {
+            Some(last) if product.p4vm().is_none() => Err(Error::failed("p4shield run".to_owned(), last)),
+            _ => Ok(product),
+        }
+    }
+
+    /// Returns the lines of the daemon's log about a P4 VM that did not start. The daemon tries again, but
+    /// what failed twice most likely fails for good.
+    fn failed_starts(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.at("run.log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains("p4vm_start_failed")).map(str::to_owned).collect()
     }
 
     /// Returns the path of a file.

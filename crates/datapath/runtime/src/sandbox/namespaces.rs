@@ -6,8 +6,8 @@ use rustix::thread::UnshareFlags;
 use std::fs;
 
 const NEEDS_USERNS: &str = "enable user namespaces (sysctl user.max_user_namespaces, \
-                            kernel.unprivileged_userns_clone, \
-     kernel.apparmor_restrict_unprivileged_userns) or start as root";
+                            kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; \
+                            a chroot has none), or start as root with allow_missing = [\"user-namespace\"]";
 
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: the flags below never contain FILES, the one that can pull descriptors away from other threads.

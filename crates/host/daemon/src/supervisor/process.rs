@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time for a P4 VM to enter its sandbox and answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,6 +30,8 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time for a P4 VM to answer its next daemon: it may be verifying a program.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for a process that failed to write why.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Longest time for the kernel to end a process that was killed.
 const KILLED: Duration = Duration::from_secs(5);
 /// Lines of a P4 VM's standard error that are kept.
@@ -156,9 +158,9 @@ pub(crate) fn firmware(machine: &Machine, tee: Tee) -> &Path {
 pub(crate) enum StartError {
     #[error("cannot start the process of the P4 VM")]
     Spawn(#[source] std::io::Error),
-    #[error("the P4 VM did not start; its last output: {stderr_tail}")]
+    #[error("the P4 VM did not start: {why}")]
     NoAnswer {
-        stderr_tail: String,
+        why: String,
         #[source]
         source: ClientError,
     },
@@ -217,22 +219,26 @@ impl Process {
         }
         let mut client = Client::new(socket);
         let reply = client.call(Request::Hello(hello), descriptors, p4vm.start_timeout());
-        if reply.is_err() {
+        if let Err(source) = reply {
+            // A process that failed has closed its socket, and writes why before it ends.
+            if matches!(source, ClientError::Socket(SocketError::Closed)) {
+                stderr_tail.read_to_end(LAST_WORDS);
+            }
             let _ = parent.kill();
+            let exit = parent.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+            stderr_tail.read();
+            let said = stderr_tail.last();
+            let why = if said.is_empty() { format!("it wrote no reason ({exit})") } else { said };
+            return Err(StartError::NoAnswer { why, source });
         }
-        // The first process forks the P4 VM and ends, or it fails and writes why. That of a virtual
-        // machine stays.
-        if reply.is_err() || p4vm.machine.is_none() {
+        // The first process forks the P4 VM and ends. That of a virtual machine stays.
+        if p4vm.machine.is_none() {
             let _ = parent.wait();
         }
         let pid = client.peer();
         match (reply, pid) {
             (Ok(Reply::Hello { sandbox, .. }), Some(pid)) => {
                 Self::child(client, pid, sandbox, (stderr_tail, p4vm.slowness()))
-            }
-            (Err(source), _) => {
-                stderr_tail.read();
-                Err(StartError::NoAnswer { stderr_tail: stderr_tail.last(), source })
             }
             _ => Err(StartError::Client(ClientError::Unexpected)),
         }
@@ -362,6 +368,21 @@ impl StderrTail {
                     _ if self.partial.len() < MAX_LINE => self.partial.push(*byte),
                     _ => {}
                 }
+            }
+        }
+    }
+
+    /// Reads until all processes that may write have ended, or for this long.
+    fn read_to_end(&mut self, longest: Duration) {
+        let end = Instant::now() + longest;
+        loop {
+            let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
+            let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
+            let ready = poll(&mut fds, left.as_ref()).unwrap_or(0);
+            let is_over = ready == 0 || fds[0].revents() == PollFlags::HUP;
+            self.read();
+            if is_over || Instant::now() >= end {
+                return;
             }
         }
     }

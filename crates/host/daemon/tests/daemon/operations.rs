@@ -9,7 +9,7 @@ use p4shield_daemon::{Attachment, Daemon, DaemonError};
 use p4shield_mediator::Reason;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_daemon_whose_socket_was_removed_still_ends", ends_without_its_socket),
     ("a_second_daemon_on_the_socket_is_refused", a_second_daemon_is_refused),
     ("a_p4_vm_that_does_not_start_is_reported_with_advice", a_p4_vm_that_does_not_start),
+    ("a_p4_vm_that_does_not_start_always_says_why", says_why),
     ("a_p4_vm_that_fails_in_its_sandbox_leaves_no_process", a_p4_vm_that_fails_in_its_sandbox),
     ("a_program_that_is_refused_leaves_its_vm_without_one", a_refused_program_at_start),
 ];
@@ -216,13 +217,53 @@ fn a_p4_vm_that_does_not_start() {
     assert!(status.advice.iter().any(|a| a.contains("fail policy")), "{:?}", status.advice);
 }
 
+/// Starts daemons whose P4 VMs fail. Asserts that each of them says this.
+fn fails_with(why: &str, fixture: &Fixture, text: &str, binary: &Path) {
+    let config = fixture.config(text);
+    for round in 0..4 {
+        let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
+        let daemon = Daemon::start(config.clone(), attachment, binary).unwrap();
+        wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
+        for tenant in daemon.status().tenants {
+            let said = tenant.error.unwrap();
+            assert!(said.contains(why), "round {round}: {said}");
+        }
+        let advice = daemon.status().advice;
+        assert!(advice.iter().any(|a| a.contains(why)), "{advice:?}");
+    }
+}
+
+/// The process writes its reason after it has closed the socket.
+fn says_why() {
+    let fixture = Fixture::new("why");
+    let text = fixture.text("drop");
+    let absent = text.replace("stall =", "cpu = 999\nstall =");
+    fails_with("cannot bind the worker to core 999", &fixture, &absent, Path::new(SELF));
+    // The kernel refuses user namespaces in a chroot.
+    let root = fixture.at("root");
+    std::fs::create_dir(&root).unwrap();
+    let root = root.display();
+    let inside = format!("mount --rbind / {root} && exec chroot {root} \"$0\" p4vm \"$@\"");
+    let exe = std::env::current_exe().unwrap();
+    let line = format!("exec unshare --mount sh -c '{inside}' {} \"$@\"", exe.display());
+    let chrooted = script(&fixture, "in-a-chroot", &line);
+    fails_with("allow_missing = [\"user-namespace\"]", &fixture, &text, &chrooted);
+    let silent = script(&fixture, "silent", "exit 3");
+    fails_with("it wrote no reason (exit status: 3)", &fixture, &text, &silent);
+}
+
+/// Makes a program that is started in place of a P4 VM, without the word `p4vm`.
+fn script(fixture: &Fixture, name: &str, line: &str) -> PathBuf {
+    let path = fixture.at(name);
+    std::fs::write(&path, format!("#!/bin/sh\nshift\n{line}\n")).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
 fn a_p4_vm_that_fails_in_its_sandbox() {
     let fixture = Fixture::new("strays");
-    let starved = fixture.at("starved");
     let exe = std::env::current_exe().unwrap();
-    std::fs::write(&starved, format!("#!/bin/sh\nshift\nexec {} p4vm-starved \"$@\"\n", exe.display()))
-        .unwrap();
-    std::fs::set_permissions(&starved, PermissionsExt::from_mode(0o755)).unwrap();
+    let starved = script(&fixture, "starved", &format!("exec {} p4vm-starved \"$@\"", exe.display()));
     let config = fixture.config(&fixture.text("drop"));
     let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment, &starved).unwrap();

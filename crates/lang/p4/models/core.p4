@@ -42,6 +42,7 @@ match_kind {
     lpm
 }
 
+/// An error of compilation unless `check`, which must be constant, holds.
 extern bool static_assert(bool check, string message);
 extern bool static_assert(bool check);
 

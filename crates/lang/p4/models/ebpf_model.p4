@@ -22,6 +22,7 @@ extern CounterArray {
 extern array_table {
     array_table(bit<32> size);
 }
+/// As array_table.
 extern hash_table {
     hash_table(bit<32> size);
 }

@@ -16,26 +16,33 @@ extern bit<64> get_tcp_mem_used();
 extern bit<64> get_tcp_mem_threshold();
 /// Number of TCP sockets in use.
 extern bit<64> get_tcp_sockets();
-/// Memory in use and total memory, in bytes.
+/// Memory in use (total less available), in bytes.
 extern bit<64> get_mem_used();
+/// Total memory, in bytes.
 extern bit<64> get_mem_total();
-/// Pressure (PSI, ten-second average) in hundredths of a percent: `some` for memory and CPU, `full` for memory.
+/// Memory pressure `some` (PSI, ten-second average), in hundredths of a percent.
 extern bit<64> get_mem_pressure();
+/// Memory pressure `full` (PSI, ten-second average), in hundredths of a percent.
 extern bit<64> get_mem_pressure_full();
+/// CPU pressure `some` (PSI, ten-second average), in hundredths of a percent.
 extern bit<64> get_cpu_pressure();
-/// Rates of interface `index` (0..7, in the order of the agent's configuration) in bits and packets per second.
+/// Bits per second that interface `index` received (0..7, in the order of the agent's configuration).
 extern bit<64> get_rx_bps(in bit<8> index);
+/// Bits per second that interface `index` sent.
 extern bit<64> get_tx_bps(in bit<8> index);
+/// Packets per second that interface `index` received.
 extern bit<64> get_rx_pps(in bit<8> index);
+/// Packets per second that interface `index` sent.
 extern bit<64> get_tx_pps(in bit<8> index);
-/// Utilisation of interface `index` in hundredths of a percent of its speed.
+/// What interface `index` receives, in hundredths of a percent of its speed.
 extern bit<64> get_rx_utilisation(in bit<8> index);
+/// What interface `index` sends, in hundredths of a percent of its speed.
 extern bit<64> get_tx_utilisation(in bit<8> index);
 /// Speed of interface `index` in bits per second.
 extern bit<64> get_link_speed(in bit<8> index);
 /// The value that the tenant set in `slot` (0..63) with `p4shield agent set`.
 extern bit<64> get_app_value(in bit<8> slot);
-/// A field by its number (docs: "In-VM information").
+/// A field by its number.
 extern bit<64> read_vm_info(in bit<32> field);
 /// 0: information is fresh and genuine; 1 missing, 2 stale, 3 forged, 4 replayed.
 extern bit<8> vm_info_status();

@@ -131,12 +131,14 @@ extern register<T> {
 /// A counter in each entry of the table whose property `counters` refers to it; `@metric` exports it.
 extern direct_counter {
     direct_counter(CounterType type);
+    /// Counts the packet in the entry that matched; a hit counts without it, too.
     void count();
 }
 
 /// A meter in each entry of the table whose property `meters` refers to it.
 extern direct_meter<T> {
     direct_meter(MeterType type);
+    /// The colour of the packet by the meter of the entry that matched.
     void read(out T result);
 }
 
@@ -151,10 +153,12 @@ enum HashAlgorithm {
     xor16
 }
 
+/// Shares actions among the entries of tables.
 extern action_profile {
     action_profile(bit<32> size);
 }
 
+/// Shares groups of actions among the entries of tables; a hash chooses one of a group.
 extern action_selector {
     action_selector(HashAlgorithm algorithm, bit<32> size, bit<32> outputWidth);
 }
@@ -162,6 +166,7 @@ extern action_selector {
 /// A random number from `lo` to `hi`, inclusive; not for secrets.
 extern void random<T>(out T result, in T lo, in T hi);
 
+/// Not delivered; the rest of the program works.
 extern void digest<T>(in bit<32> receiver, in T data);
 
 /// Drops the packet, unless egress_spec is set later.
@@ -184,6 +189,7 @@ enum CloneType {
 @deprecated("use verify_checksum and update_checksum")
 extern Checksum16 {
     Checksum16();
+    /// The Internet checksum of `data`.
     bit<16> get<D>(in D data);
 }
 
@@ -198,13 +204,16 @@ extern void verify_checksum_with_payload<T, O>(in bool condition, in T data, in 
 @noSideEffects
 extern void update_checksum_with_payload<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
 
+/// Refused when compiled: one run produces one packet.
 extern void clone(in CloneType type, in bit<32> session);
 @deprecated("use clone_preserving_field_list")
 extern void clone3<T>(in CloneType type, in bit<32> session, in T data);
 extern void clone_preserving_field_list(in CloneType type, in bit<32> session, bit<8> index);
+/// Refused when compiled: a packet is judged once.
 @deprecated("use resubmit_preserving_field_list")
 extern void resubmit<T>(in T data);
 extern void resubmit_preserving_field_list(bit<8> index);
+/// Refused when compiled: a packet is judged once.
 @deprecated("use recirculate_preserving_field_list")
 extern void recirculate<T>(in T data);
 extern void recirculate_preserving_field_list(bit<8> index);

@@ -58,7 +58,7 @@ mod types;
 use diagnostics::{Code, Diagnostics, Sink};
 use source::{SourceMap, Span};
 
-pub use preprocess::{Included, NoIncludes, Resolver};
+pub use preprocess::{Included, NoIncludes, Resolver, built_in_files};
 
 /// Compiler options.
 #[derive(Clone, Debug, Default)]

@@ -26,6 +26,7 @@ use p4shield_console::{Exit, input, output};
 ///   p4shield compile guard.p4 --emit graph | dot -Tsvg > guard.svg
 ///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
 ///   p4shield compile router.p4 --p4info router.p4info.txt
+///   p4shield compile --show p4shield.p4       the functions that read in-VM information, and others
 ///
 /// The object is also verified, as `p4shield verify` does, unless it calls functions of the tenant's own.
 /// A verification of over a second is reported, one of over two seconds and a refusal are warned of, with
@@ -38,6 +39,7 @@ use p4shield_console::{Exit, input, output};
 /// Exit code 3 if the program has errors; `p4shield explain CODE` explains an error's code.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
+#[command(mut_arg("program", |program| program.required(false).required_unless_present("show")))]
 pub(crate) struct Compile {
     #[command(flatten)]
     source: Source,
@@ -53,6 +55,9 @@ pub(crate) struct Compile {
     /// Also write a C header that declares the program's own extern functions and their types
     #[arg(long, value_name = "FILE.h")]
     c_header: Option<PathBuf>,
+    /// Print a file that programs include and that is built in, and compile nothing
+    #[arg(long, value_name = "FILE", exclusive = true, value_parser = built_in)]
+    show: Option<&'static str>,
     /// Do not verify the object
     #[arg(long)]
     no_verify: bool,
@@ -88,7 +93,8 @@ pub(crate) struct Check {
 #[derive(Debug, clap::Args)]
 pub(super) struct Source {
     /// The program; - for standard input
-    program: PathBuf,
+    #[arg(required = true)]
+    program: Option<PathBuf>,
     /// Folder that #include searches after the program's own; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
@@ -111,6 +117,10 @@ enum Stage {
 
 impl Compile {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        if let Some(text) = self.show {
+            output::text(text);
+            return Ok(Exit::Done);
+        }
         let (name, text) = self.source.read()?;
         let compiled =
             match p4shield_p4::compile(&name, &text, &self.source.folders(), &self.source.options()) {
@@ -135,7 +145,7 @@ impl Compile {
                 Err(errors) => return refuse(&errors),
             },
         };
-        let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
+        let to = self.output.unwrap_or_else(|| self.source.program().with_extension("o"));
         std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
         if let Some((info, path)) = &info {
             write_p4info(info, path)?;
@@ -215,8 +225,13 @@ impl Check {
 
 impl Source {
     pub(super) fn read(&self) -> anyhow::Result<(String, String)> {
-        let text = input::text(&self.program, "P4 source")?;
-        Ok((self.program.display().to_string(), text))
+        let text = input::text(self.program(), "P4 source")?;
+        Ok((self.program().display().to_string(), text))
+    }
+
+    /// Returns the program's path. Without one, clap refuses the command unless it shows a file instead.
+    fn program(&self) -> &Path {
+        self.program.as_deref().unwrap_or(Path::new("-"))
     }
 
     pub(super) fn folders(&self) -> Folders {
@@ -226,6 +241,15 @@ impl Source {
     pub(super) fn options(&self) -> Options {
         Options { defines: self.define.clone(), ..Options::default() }
     }
+}
+
+/// Returns the text of a file that is built in.
+fn built_in(name: &str) -> Result<&'static str, String> {
+    let found = p4shield_p4::built_in_files().find(|(file, _)| *file == name);
+    found.map(|(_, text)| text).ok_or_else(|| {
+        let names: Vec<_> = p4shield_p4::built_in_files().map(|(file, _)| file).collect();
+        format!("built in are {}", names.join(", "))
+    })
 }
 
 fn write_p4info(info: &P4Info, path: &Path) -> anyhow::Result<()> {

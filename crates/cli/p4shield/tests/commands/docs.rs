@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{p4shield, stdout};
+use crate::common::{code, p4shield, stderr, stdout};
 
 #[test]
 fn the_exit_codes_of_the_audit_are_documented() {
@@ -46,4 +46,13 @@ fn the_command_reference_is_the_help() {
         "docs/reference/cli.md differs from the help; write it with \
          `P4SHIELD_BLESS=1 cargo test -p p4shield --test commands docs`"
     );
+}
+
+#[test]
+fn built_in_files_are_shown_and_nothing_else_is_needed() {
+    let shown = stdout(&p4shield(&["compile", "--show", "p4shield.p4"]));
+    assert!(shown.contains("extern bit<64> get_cpu_pressure();"), "{shown}");
+    let other = p4shield(&["compile", "--show", "psa.p4"]);
+    assert!(code(&other) == 2 && stderr(&other).contains("built in are core.p4"), "{}", stderr(&other));
+    assert_eq!(code(&p4shield(&["compile"])), 2, "a program is required otherwise");
 }

@@ -16,6 +16,8 @@ mod number;
 mod objects;
 mod parser;
 mod pipeline;
+#[cfg(test)]
+mod reference;
 mod selector;
 mod state_loop;
 mod states;

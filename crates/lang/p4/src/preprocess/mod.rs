@@ -48,6 +48,12 @@ pub(crate) const MODELS: &[(&str, &str)] = &[
     ("p4shield.p4", include_str!("../../models/p4shield.p4")),
 ];
 
+/// Returns names and texts of the files that programs include without having them: core.p4, the architectures
+/// and p4shield.p4.
+pub fn built_in_files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MODELS.iter().copied()
+}
+
 /// Maximum depth of includes within includes.
 const MAX_INCLUDE_DEPTH: usize = 64;
 /// Maximum depth of conditionals within conditionals.

@@ -81,8 +81,8 @@ impl Library {
         let config = std::env::var_os(FILE_VARIABLE).map(PathBuf::from).ok_or(Refusal::NoConfiguration)?;
         let session = Session::start(Options { config, kind: Kind::Dpdk, application: application() })?;
         if !mbuf::prepare(dpdk) {
-            let text =
-                "this DPDK has no field of packets left for us: those that come through a tunnel are dropped";
+            let text = "this DPDK has no field or flag of packets left for us: those that come \
+                        through a tunnel, or whose VLAN tags the device strips, are dropped";
             session.notify(None, Notice::Note(text.to_owned()));
         }
         let tunnels = Arc::new(SharedTunnels::default());

@@ -51,6 +51,8 @@ pub(crate) struct MediatedQueue {
     tunnels: Arc<SharedTunnels>,
     /// Whether any packet's outer headers were ever hidden.
     hides: AtomicBool,
+    /// Whether the device ever moved VLAN tags out of a packet.
+    strips: AtomicBool,
     clock: Clock,
     dpdk: &'static Dpdk,
     received: AtomicU64,
@@ -68,8 +70,8 @@ pub(crate) struct QueueCounts {
     pub(crate) returned: u64,
     /// Packets freed, for any reason.
     pub(crate) freed: u64,
-    /// Of the freed packets, those that were not submitted: no memory to join segments, an
-    /// ambiguous tunnel, a second thread polled the queue, or the library panicked.
+    /// Of the freed packets, those that were not submitted: no memory to join segments, VLAN tags that
+    /// cannot be put back, an ambiguous tunnel, a second thread polled the queue, or the library panicked.
     pub(crate) refused: u64,
 }
 
@@ -87,6 +89,7 @@ impl MediatedQueue {
             state: Exclusive::new(PollState::default()),
             tunnels,
             hides: AtomicBool::new(false),
+            strips: AtomicBool::new(false),
             clock,
             dpdk,
             received: AtomicU64::new(0),
@@ -153,7 +156,11 @@ impl MediatedQueue {
         let (passed, freed) = (out.passed, out.freed.finish());
         if self.hides.load(Ordering::Relaxed) {
             // SAFETY: `out` put packets there.
-            unsafe { show_outer(&slots[..passed]) };
+            unsafe { for_each(&slots[..passed], Mbuf::show) };
+        }
+        if self.strips.load(Ordering::Relaxed) {
+            // SAFETY: as above.
+            unsafe { for_each(&slots[..passed], Mbuf::strip_tags) };
         }
         // Most polls receive no packets.
         if received | passed | freed != 0 {
@@ -186,7 +193,7 @@ impl MediatedQueue {
         }
         if received != 0 {
             // SAFETY: as the caller promises.
-            let mut whole = unsafe { self.retain(out, received, make_judgeable) };
+            let mut whole = unsafe { self.retain(out, received, |packet| self.make_judgeable(packet)) };
             let tunnels = tunnels.of(&self.tunnels);
             let mut one_network = true;
             if !tunnels.is_empty() {
@@ -235,6 +242,19 @@ impl MediatedQueue {
             }
         }
         kept
+    }
+
+    /// Makes a received packet what it was on the wire, and judgeable. Returns false if the packet must be
+    /// freed.
+    #[inline]
+    fn make_judgeable(&self, packet: &mut Mbuf) -> bool {
+        if packet.is_stripped() {
+            self.strips.store(true, Ordering::Relaxed);
+            if packet.restore_tags().is_err() {
+                return false;
+            }
+        }
+        make_judgeable(packet)
     }
 
     /// Hides the outer headers of a tunnelled packet, so that programs judge the inner packet.
@@ -339,16 +359,18 @@ pub(crate) fn make_judgeable(packet: &mut Mbuf) -> bool {
     whole
 }
 
-/// Restores hidden outer headers.
+/// Changes packets in their slots: restores hidden outer headers, or strips VLAN tags.
 ///
 /// # Safety
 /// The slots hold packets.
 #[cold]
-unsafe fn show_outer(slots: &Slots) {
+unsafe fn for_each(slots: &Slots, change: impl Fn(&mut Mbuf)) {
     for slot in slots {
-        // SAFETY: as the caller promises; the packet stays in its slot.
+        // SAFETY: as the caller promises.
         if let Some(mut packet) = unsafe { take(slot) } {
-            packet.show();
+            change(&mut packet);
+            // The change may have put a copy in the packet's place.
+            slot.set(MaybeUninit::new(packet.into_raw()));
         }
     }
 }

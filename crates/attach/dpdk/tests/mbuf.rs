@@ -17,6 +17,8 @@ mod flag {
     pub(super) const RX_L4_CKSUM_NONE: u64 = 1 << 8 | 1 << 3;
     pub(super) const RX_IP_CKSUM_GOOD: u64 = 1 << 7;
     pub(super) const RX_VLAN_STRIPPED: u64 = 1 << 6;
+    pub(super) const RX_QINQ_STRIPPED: u64 = 1 << 15;
+    pub(super) const RX_QINQ: u64 = 1 << 20;
     pub(super) const TX_TUNNEL_VXLAN: u64 = 1 << 45;
     pub(super) const TX_TCP_CKSUM: u64 = 1 << 52;
     pub(super) const TX_UDP_CKSUM: u64 = 3 << 52;
@@ -162,6 +164,98 @@ fn offload_flags_of_old_headers_are_cleared() {
     let stripped = flag::RX_VLAN | flag::RX_VLAN_STRIPPED;
     assert_eq!(rewritten(promises | stripped), stripped, "the tag is not in the data");
     assert_eq!(rewritten(flag::RX_VLAN), 0, "the tag is in the data and may have changed");
+}
+
+const ONE_TAG: u64 = flag::RX_VLAN | flag::RX_VLAN_STRIPPED;
+const TWO_TAGS: u64 = ONE_TAG | flag::RX_QINQ | flag::RX_QINQ_STRIPPED;
+
+/// A packet whose tags the device moved beside it, and what it was on the wire.
+fn stripped(pool: &Pool, bytes: &[&[u8]], flags: u64) -> (Mbuf, Vec<u8>) {
+    let packet = pool.packet(bytes);
+    pool.set_flags(&packet, flags | flag::RX_RSS_HASH, [0, 0, 0]);
+    pool.set_tags(&packet, [100, 3_000]);
+    let tags: &[u8] = match flags {
+        ONE_TAG => &[0x81, 0, 0, 100],
+        _ => &[0x88, 0xa8, 0x0b, 0xb8, 0x81, 0, 0, 100],
+    };
+    let all = bytes.concat();
+    (packet, [&all[..12], tags, &all[12..]].concat())
+}
+
+/// A program that looks for a VLAN finds it, and the application finds the packet as the device left it.
+#[test]
+fn tags_that_a_device_took_out_are_in_the_packet() {
+    let pool = Pool::new(64, 2176);
+    let bytes = udp(100);
+    for (flags, tags) in [(ONE_TAG, [100, 0]), (TWO_TAGS, [100, 3_000])] {
+        for segments in [&[&bytes[..]][..], &[&bytes[..], &[9; 50]]] {
+            let (mut packet, wire) = stripped(&pool, segments, flags);
+            assert!(packet.is_stripped());
+            packet.restore_tags().expect("there is room");
+            assert_eq!(packet.bytes(), &wire[..packet.bytes().len()]);
+            assert!(packet.len() == wire.len() && !packet.is_stripped());
+            packet.strip_tags();
+            let whole = Whole::of(packet);
+            assert_eq!((whole.bytes, whole.tags), (segments.concat(), tags));
+            assert_eq!(whole.flags & TWO_TAGS, flags);
+            assert!(whole.flags & flag::RX_RSS_HASH != 0, "no other statement changes");
+        }
+    }
+    assert_eq!(pool.free_count(), 64);
+}
+
+#[test]
+fn a_program_changes_adds_and_removes_stripped_tags() {
+    let pool = Pool::new(64, 2176);
+    let bytes = udp(100);
+    let cases: [(u64, &[u8], u64, [u16; 2]); 4] = [
+        (ONE_TAG, &[0x81, 0, 0, 7], ONE_TAG, [7, 0]),
+        (ONE_TAG, &[], 0, [0, 0]),
+        (ONE_TAG, &[0x88, 0xa8, 0, 8, 0x81, 0, 0, 9], TWO_TAGS, [9, 8]),
+        (TWO_TAGS, &[0x81, 0, 0, 6], ONE_TAG, [6, 0]),
+    ];
+    for (flags, tags, left, beside) in cases {
+        let (mut packet, wire) = stripped(&pool, &[&bytes], flags);
+        packet.restore_tags().expect("there is room");
+        let new = [&bytes[..12], tags, &bytes[12..34]].concat();
+        let old_len = wire.len() - bytes.len() + 34;
+        packet.replace_head(old_len, &new, bytes.len() + tags.len()).expect("there is room");
+        packet.strip_tags();
+        let whole = Whole::of(packet);
+        assert_eq!((whole.bytes, whole.tags), (bytes.clone(), beside), "{tags:x?}");
+        assert_eq!(whole.flags & TWO_TAGS, left, "{tags:x?}");
+    }
+}
+
+#[test]
+fn tags_that_cannot_be_put_back_are_refused() {
+    let pool = Pool::new(64, 2176);
+    // Of two tags one is in the packet, and the device does not say which.
+    let (mut packet, _) = stripped(&pool, &[&udp(100)], ONE_TAG | flag::RX_QINQ);
+    packet.restore_tags().expect_err("ambiguous");
+    packet.free();
+    let (mut short, _) = stripped(&pool, &[&udp(100)[..12]], ONE_TAG);
+    short.replace_head(12, &[], 0).expect("there is room");
+    short.restore_tags().expect_err("there are no addresses");
+    short.free();
+    // Packets that the device says nothing of stay as they are.
+    let mut plain = pool.packet(&[&udp(100)]);
+    pool.set_tags(&plain, [100, 0]);
+    assert!(!plain.is_stripped());
+    plain.strip_tags();
+    assert_eq!((Whole::of(plain).bytes, pool.free_count()), (udp(100), 64));
+}
+
+/// A clone's other owner keeps its bytes.
+#[test]
+fn tags_are_put_into_no_shared_buffer() {
+    let pool = Pool::new(64, 2176);
+    let (original, wire) = stripped(&pool, &[&udp(100)], ONE_TAG);
+    let mut clone = pool.clone_of(&original);
+    pool.set_flags(&clone, ONE_TAG, [0, 0, 0]);
+    pool.set_tags(&clone, [100, 0]);
+    clone.restore_tags().expect("there is memory");
+    assert_eq!((Whole::of(clone).bytes, Whole::of(original).bytes), (wire, udp(100)));
 }
 
 /// The sum of the pseudo header 10.0.0.1 -> `last`, UDP, 108 bytes.

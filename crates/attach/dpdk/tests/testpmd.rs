@@ -6,7 +6,7 @@ use common::daemon::{Cloud, Does, Mood, text, usable};
 use common::frames::{self, flow_of, frame, grown, serial_of, shrunk};
 use common::switch::{free_buffers, last_tally, nowhere, testpmd, wait_sent};
 use p4shield_testbed::dpdk::Testpmd;
-use p4shield_testbed::wait_until;
+use p4shield_testbed::{NetNs, wait_until};
 use std::collections::BTreeMap;
 
 const PACKETS: u32 = 10_000;
@@ -101,6 +101,72 @@ fn every_packet_is_judged_once_and_in_order() {
         assert_eq!(numbers(got), numbers(want), "flow {flow:?}");
         assert!(got == want, "flow {flow:?}: what came out is not what the program made");
     }
+}
+
+const VLAN: [u8; 2] = [0x81, 0];
+
+fn tagged(frame: &[u8], vlan: u16) -> Vec<u8> {
+    [&frame[..12], &VLAN, &vlan.to_be_bytes(), &frame[12..]].concat()
+}
+
+/// Drops VLAN 100, and changes the last byte of packets of VLAN 300.
+fn by_vlan(front: &[u8]) -> Does {
+    match (&front[12..14], u16::from_be_bytes([front[14], front[15]])) {
+        (tag, 100) if tag == VLAN => Does::Drop,
+        (tag, 300) if tag == VLAN => {
+            let mut new = front.to_vec();
+            *new.last_mut().unwrap() = 0xee;
+            Does::Rewrite(new)
+        }
+        _ => Does::Pass,
+    }
+}
+
+/// A device that moves tags out of packets hides them from no program.
+#[test]
+fn rules_about_vlans_hold_where_the_device_strips_tags() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("10s", "");
+    let daemon = cloud.daemon(by_vlan);
+    let output = cloud.file("out.pcap");
+    let (ns, peer) = (nowhere(), NetNs::create("wire").unwrap());
+    ns.veth("d0", &peer, "eth0").unwrap();
+    let setup =
+        testpmd(&cloud).vdev("net_af_packet0,iface=d0").vdev(&format!("net_pcap1,tx_pcap={}", text(&output)));
+    let mut testpmd = setup.start(&ns).unwrap();
+    daemon.wait_lanes(2);
+    for command in ["port stop 0", "port config 0 rx_offload vlan_strip on", "port start 0", "set verbose 1"]
+    {
+        testpmd.command(command).unwrap();
+    }
+    daemon.wait_lanes(2);
+    testpmd.command("start").unwrap();
+    let frames: Vec<_> = (0..4).map(|n| frame(n, 7, 1, 1, 100)).collect();
+    let vlans = [Some(100), Some(200), Some(300), None];
+    let sent: Vec<_> = frames.iter().zip(vlans).map(|(f, v)| v.map_or(f.clone(), |v| tagged(f, v))).collect();
+    frames::send(&peer, "eth0", &sent);
+    wait_until("verdicts", 60, || daemon.p4vm(0).judged() >= 4)
+        .unwrap_or_else(|e| panic!("{e}\n{}", testpmd.transcript()));
+    // The kernel of the peer sends packets, too, which are no tenant's.
+    wait_until("packets on their way out", 60, || {
+        testpmd.stats(1).unwrap();
+        testpmd.transcript().matches("src=02:00:00:00:00:07").count() >= 3
+    })
+    .unwrap_or_else(|e| panic!("{e}\n{}", testpmd.transcript()));
+    testpmd.command("stop").unwrap();
+    assert!(testpmd.quit().unwrap().success());
+    // The kernel sends frames of its own.
+    let ours = |f: &Vec<u8>| f[6..12] == frames[0][6..12];
+    let got: Vec<_> = frames::read(&output).into_iter().filter(ours).collect();
+    let mut want = frames[1..].to_vec();
+    *want[1].last_mut().unwrap() = 0xee;
+    assert_eq!(got, want, "what the application asked for: packets without tags");
+    let said = testpmd.transcript();
+    let tags: Vec<_> = said.lines().filter_map(|l| l.split("VLAN tci=").nth(1)).collect();
+    let tags: Vec<_> = tags.iter().filter_map(|t| t.split_whitespace().next()).collect();
+    assert_eq!(tags, ["0xc8", "0x12c"], "{said}");
 }
 
 /// Has testpmd send packets to itself until many are held, of `free` buffers, and take the last

@@ -27,9 +27,11 @@ pub struct RawMbuf {
     pub(crate) pkt_len: u32,
     /// Bytes of the segment.
     pub(crate) data_len: u16,
-    vlan_tci: u16,
+    /// The tag that the device moved here ([`flags::RX_VLAN_STRIPPED`]); of two, the inner one.
+    pub(crate) vlan_tci: u16,
     hash: [u32; 2],
-    vlan_tci_outer: u16,
+    /// The outer one of two tags ([`flags::RX_QINQ_STRIPPED`]).
+    pub(crate) vlan_tci_outer: u16,
     /// Bytes of the segment's buffer.
     pub(crate) buf_len: u16,
     pub(crate) pool: *mut c_void,

@@ -6,11 +6,20 @@
 //! and removes statements and requests that do not hold for the new headers. A rewrite that is
 //! impossible is refused, and the mediator drops the packet.
 
+use crate::dpdk::Dpdk;
+
 pub(crate) mod layout;
 mod offload;
 mod outer;
 mod packet;
+mod vlan;
 
 pub use layout::RawMbuf;
-pub(crate) use outer::prepare;
 pub use packet::Mbuf;
+
+/// Registers what hiding tunnels and restoring VLAN tags need. False if DPDK has too few fields or flags
+/// left.
+pub(crate) fn prepare(dpdk: &Dpdk) -> bool {
+    let (hides, restores) = (outer::prepare(dpdk), vlan::prepare(dpdk));
+    hides && restores
+}

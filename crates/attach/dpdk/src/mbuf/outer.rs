@@ -12,7 +12,7 @@ use crate::dpdk::{self, Dpdk};
 use p4shield_frame::Sum;
 use p4shield_frame::tunnel::{InnerChange, Outer};
 use p4shield_mediator::{Packet, RewriteRefused};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -32,10 +32,7 @@ static MARKS: OnceLock<Option<Marks>> = OnceLock::new();
 impl Marks {
     /// Registers them, once DPDK runs. None if no bytes or flags are left.
     fn register(dpdk: &Dpdk) -> Option<Self> {
-        let mut name = [0; DYN_NAME_BYTES];
-        for (to, from) in name.iter_mut().zip(NAME.to_bytes()) {
-            *to = from.cast_signed();
-        }
+        let name = dynamic_name(NAME);
         let field = DynField { name, size: size_of::<u16>(), align: align_of::<u16>(), flags: 0 };
         let flag = DynFlag { name, flags: 0 };
         // SAFETY: both are what the functions take, terminated names and all.
@@ -50,6 +47,15 @@ impl Marks {
             flag: 1_u64.checked_shl(u32::try_from(flag).ok()?)?,
         })
     }
+}
+
+/// Returns a name as DPDK takes it.
+pub(super) fn dynamic_name(name: &CStr) -> [c_char; DYN_NAME_BYTES] {
+    let mut bytes = [0; DYN_NAME_BYTES];
+    for (to, from) in bytes.iter_mut().zip(name.to_bytes()) {
+        *to = from.cast_signed();
+    }
+    bytes
 }
 
 /// Registers the field and flag that hiding needs. False if DPDK has none left.

@@ -112,7 +112,7 @@ impl Mbuf {
     }
 
     /// Returns the first segment's bytes for a change. Only for an exclusive segment.
-    fn front_mut(&mut self) -> &mut [u8] {
+    pub(super) fn front_mut(&mut self) -> &mut [u8] {
         let raw = self.raw_mut();
         // SAFETY: data_off + data_len lie within the buffer, which is ours alone (`is_exclusive`).
         unsafe { std::slice::from_raw_parts_mut(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
@@ -120,7 +120,7 @@ impl Mbuf {
 
     /// Makes the parts that a rewrite changes exclusive: the first segment's bytes, and with `cut` the other
     /// segments' lengths.
-    fn own(&mut self, cut: bool) -> Result<(), RewriteRefused> {
+    pub(super) fn own(&mut self, cut: bool) -> Result<(), RewriteRefused> {
         let mut exclusive = has_own_buffer(self.raw());
         let mut segment = self.raw();
         while exclusive && cut && !segment.next.is_null() {
@@ -150,7 +150,7 @@ impl Mbuf {
 
     /// Makes the place for the first `old_len` bytes `new_len` bytes long. The rest of the first
     /// segment moves if there is more room behind it than before it.
-    fn resize_head(&mut self, old_len: usize, new_len: usize) -> Result<(), RewriteRefused> {
+    pub(super) fn resize_head(&mut self, old_len: usize, new_len: usize) -> Result<(), RewriteRefused> {
         let raw = self.raw_mut();
         let (start, len, room) =
             (usize::from(raw.data_off), usize::from(raw.data_len), usize::from(raw.buf_len));

@@ -1,5 +1,8 @@
 //! Packets with numbers, in files that DPDK's `net_pcap` reads and writes.
 
+use p4shield_testbed::NetNs;
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 /// Where a packet's number is: behind Ethernet, IPv4 without options, and UDP.
@@ -52,6 +55,29 @@ pub(crate) fn shrunk(frame: &[u8]) -> Vec<u8> {
 fn resize_ip(frame: &mut [u8], by: i16) {
     let total = u16::from_be_bytes([frame[16], frame[17]]).wrapping_add_signed(by);
     frame[16..18].copy_from_slice(&total.to_be_bytes());
+}
+
+/// Sends frames from an interface.
+#[allow(dead_code, reason = "not every test sends on an interface")]
+pub(crate) fn send(ns: &NetNs, interface: &str, frames: &[Vec<u8>]) {
+    let name = CString::new(interface).expect("no NUL");
+    ns.inside(|| {
+        // SAFETY: plain system calls on live values of the sizes given.
+        unsafe {
+            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(fd >= 0, "a packet socket");
+            let socket = OwnedFd::from_raw_fd(fd);
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()).cast_signed();
+            let to = (&raw const address).cast();
+            for frame in frames {
+                let (bytes, len) = (frame.as_ptr().cast(), size_of_val(&address) as u32);
+                let sent = libc::sendto(socket.as_raw_fd(), bytes, frame.len(), 0, to, len);
+                assert_eq!(usize::try_from(sent).ok(), Some(frame.len()), "{interface}");
+            }
+        }
+    });
 }
 
 /// Writes a capture file.

@@ -104,6 +104,18 @@ void pool_set_flags(struct rte_mbuf *packet, uint64_t flags, uint64_t l2, uint64
 	packet->l4_len = l4;
 }
 
+void pool_set_tags(struct rte_mbuf *packet, uint16_t inner, uint16_t outer)
+{
+	packet->vlan_tci = inner;
+	packet->vlan_tci_outer = outer;
+}
+
+/* The inner tag in the lower half, the outer one in the upper half. */
+uint32_t pool_tags(const struct rte_mbuf *packet)
+{
+	return packet->vlan_tci | (uint32_t)packet->vlan_tci_outer << 16;
+}
+
 uint64_t pool_flags(const struct rte_mbuf *packet)
 {
 	return packet->ol_flags;

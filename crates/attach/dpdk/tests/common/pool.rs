@@ -22,6 +22,8 @@ unsafe extern "C" {
     fn pool_headroom(packet: *const RawMbuf) -> u16;
     fn pool_read(packet: *const RawMbuf, len: u32, buffer: *mut u8) -> *const u8;
     fn pool_set_flags(packet: *mut RawMbuf, flags: u64, l2: u64, l3: u64, l4: u64);
+    fn pool_set_tags(packet: *mut RawMbuf, inner: u16, outer: u16);
+    fn pool_tags(packet: *const RawMbuf) -> u32;
     fn pool_flags(packet: *const RawMbuf) -> u64;
     fn pool_offload(packet: *const RawMbuf) -> u64;
     fn pool_port(device: *const c_char, arguments: *const c_char, pool: *mut c_void) -> c_int;
@@ -137,6 +139,12 @@ impl Pool {
         // SAFETY: the packet is valid.
         unsafe { pool_set_flags(raw(packet), flags, lengths[0], lengths[1], lengths[2]) }
     }
+
+    /// Sets the tags beside a packet: the inner or only one, and the outer one.
+    pub(crate) fn set_tags(&self, packet: &Mbuf, [inner, outer]: [u16; 2]) {
+        // SAFETY: the packet is valid.
+        unsafe { pool_set_tags(raw(packet), inner, outer) }
+    }
 }
 
 /// A virtual device of this process that is polled as a switch polls it.
@@ -196,6 +204,8 @@ pub(crate) struct Whole {
     pub(crate) flags: u64,
     pub(crate) offload: u64,
     pub(crate) headroom: u16,
+    /// The tags beside it: the inner or only one, and the outer one.
+    pub(crate) tags: [u16; 2],
 }
 
 impl Whole {
@@ -217,6 +227,7 @@ impl Whole {
                 flags: pool_flags(raw),
                 offload: pool_offload(raw),
                 headroom: pool_headroom(raw),
+                tags: [pool_tags(raw) as u16, (pool_tags(raw) >> 16) as u16],
             };
             Mbuf::from_raw(raw).expect("not null").free();
             whole

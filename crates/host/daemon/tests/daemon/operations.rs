@@ -279,7 +279,7 @@ fn a_p4_vm_that_fails_in_its_sandbox() {
     let mut seen = 0;
     wait_for("several attempts without a pile of zombies", || {
         seen += 1;
-        seen > 400 && zombies() <= 2
+        seen > 150 && zombies() <= 2
     });
     assert!(daemon.status().tenants.iter().all(|t| t.pid.is_none()), "{:?}", daemon.status());
 }

@@ -68,7 +68,7 @@ pub struct DirectionTotals {
     /// Sum modulo 2^64 of the digests of passed packets, after rewrites. A packet's digest is keyed
     /// and covers what offloads do not change between P4 VM and auditor: its length without VLAN tags,
     /// and up to [`DIGEST_BYTES`] bytes from the Ethernet header on, without VLAN tags, and with
-    /// IPv4's identification and checksum and the layer-4 checksum zeroed.
+    /// IPv4's checksum, its identification except in fragments, and the layer-4 checksum zeroed.
     pub passed_digest: u64,
     /// Dropped packets of a program that read unknown information without checking whether it is known.
     pub undecided: u64,

@@ -9,7 +9,8 @@
 //! Message: the length of the packet without VLAN tags as little-endian `u32`, four zero bytes, then its
 //! first bytes without VLAN tags up to [`DIGEST_BYTES`], padded with zeros to whole words. These fields
 //! are zeroed, because offloads fill them in anywhere between the two ends: the checksum of TCP or UDP
-//! ([`digest_checksum`]), and IPv4's identification and checksum. VLAN tags are left out, because
+//! ([`digest_checksum`]), and IPv4's checksum and identification; the latter stays in a fragment, where it
+//! says to which others the fragment belongs. VLAN tags are left out, because
 //! interfaces store them beside the packet, and switches add and remove them at their ports.
 //! [`crate::DigestBatch`] computes several digests at once; `tap.bpf.c` repeats the rules.
 
@@ -114,6 +115,10 @@ fn words_without_tags(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64
 fn words_of(header: &[u8], packet_len: u32, kind: Option<u16>, mut put: impl FnMut(usize, u64)) -> usize {
     /// Words with IPv4's identification and header checksum, and the other bits of these words.
     const ZEROED: [(usize, u64); 2] = [(2, !0xffff_0000), (3, !0xffff)];
+    /// Bits of word 2 of which a fragment has one: "more fragments", and its offset.
+    const FRAGMENT: u64 = 0xff3f_0000_0000;
+    /// Bytes up to these bits.
+    const UP_TO_OFFSET: usize = 22;
     let header = &header[..header.len().min(DIGEST_BYTES)];
     put(0, packet_len.into());
     let (words, rest) = header.as_chunks::<WORD>();
@@ -126,7 +131,8 @@ fn words_of(header: &[u8], packet_len: u32, kind: Option<u16>, mut put: impl FnM
     let word = |i: usize| words.get(i).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
     let count = header.len().div_ceil(WORD);
     if kind == Some(ether_type::IPV4) {
-        for (i, kept) in ZEROED.into_iter().filter(|(i, _)| *i < count) {
+        let first = usize::from(header.len() >= UP_TO_OFFSET && word(2) & FRAGMENT != 0);
+        for (i, kept) in ZEROED.into_iter().skip(first).filter(|(i, _)| *i < count) {
             put(1 + i, word(i) & kept);
         }
     }

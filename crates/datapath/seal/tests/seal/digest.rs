@@ -142,11 +142,34 @@ fn vlan_tags_do_not_change_a_digest() {
     }
 }
 
+/// The cloud exchanges the identifications of two datagrams' fragments: the VM would join one's head and the
+/// other's tail.
+#[test]
+fn a_fragments_identification_is_digested() {
+    for tags in 0..=2 {
+        for fragment in [0x2000, 0x2005, 0x0001, 0x1f00] {
+            let a = frame(tags, false, 17, 0, fragment).0;
+            for byte in [18, 19] {
+                let mut b = a.clone();
+                b[4 * tags + byte] ^= 1;
+                assert_ne!(of(&a), of(&b), "{tags} tags, {fragment:#x}");
+            }
+        }
+        for whole in [0, 0x4000, 0x8000] {
+            let a = frame(tags, false, 17, 0, whole).0;
+            let mut b = a.clone();
+            b[4 * tags + 18] ^= 1;
+            assert_eq!(of(&a), of(&b), "segmentation numbers anew: {whole:#x}");
+        }
+    }
+}
+
 #[test]
 fn only_first_fragments_have_a_checksum() {
     let of_ip = omitted_fields_of_ip(0, false);
-    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2005).0), of_ip);
-    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2000).0).len(), of_ip.len() + 2);
+    // The header's checksum, and that of UDP.
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2005).0), of_ip[2..]);
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2000).0).len(), 4);
     let mut impossible = frame(0, false, 17, 0, 0).0;
     impossible[14] = 0x44;
     assert_eq!(omitted(&impossible), of_ip, "a header of 16 bytes is invalid");

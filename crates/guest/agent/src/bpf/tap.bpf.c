@@ -165,10 +165,13 @@ static NOINLINE __u64 digest(const __u64 *words, __u32 len, __u32 cover, const s
 	return v0 ^ v1 ^ v2 ^ v3;
 }
 
-// Zeroes the fields of IPv4 that segmentation changes: identification and header checksum.
-ALWAYS_INLINE void zero_ipv4(__u64 *words)
+// Zeroes the fields of IPv4 that segmentation changes: header checksum, and identification. That of a
+// fragment ("more fragments", or an offset, both in the first 22 bytes) stays: it says to which others the
+// fragment belongs.
+ALWAYS_INLINE void zero_ipv4(__u64 *words, __u32 cover)
 {
-	words[2] &= ~0xffff0000ULL;
+	if (cover < 22 || !(words[2] & 0xff3f00000000ULL))
+		words[2] &= ~0xffff0000ULL;
 	words[3] &= ~0xffffULL;
 }
 
@@ -245,7 +248,7 @@ ALWAYS_INLINE void count(struct frame *f, __u32 direction, const struct config *
 	__u32 cover = covered(f, f->have, c), checksum = f->checksum;
 
 	if (f->version == 4)
-		zero_ipv4(f->words);
+		zero_ipv4(f->words, cover);
 	if (checksum && checksum + 2 <= cover) {
 		__u8 *b = (__u8 *)f->words;
 
@@ -382,7 +385,7 @@ static long count_segment(__u32 i, struct super *s)
 	}
 	if (s->f->version == 4) {
 		put16(b, 14 + 2, header - 14 + bytes);
-		zero_ipv4(out->words);
+		zero_ipv4(out->words, DIGEST_BYTES);
 	} else {
 		put16(b, 14 + 4, header - 54 + bytes);
 	}

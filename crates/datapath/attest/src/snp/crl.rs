@@ -35,6 +35,11 @@ impl RevocationList {
         self.0.tbs_cert_list.issuer == issuer.x509().tbs_certificate.subject
     }
 
+    /// Returns when the issuer made the list.
+    pub(crate) fn issued(&self) -> UnixSeconds {
+        UnixSeconds(self.0.tbs_cert_list.this_update.to_unix_duration().as_secs())
+    }
+
     /// Verifies that `issuer` signed the list, that it is current, and that it names none of `certificates`,
     /// which the same issuer issued.
     pub(crate) fn check(
@@ -48,11 +53,10 @@ impl RevocationList {
         if !self.is_signed_by(issuer) {
             return Err(Refusal::Signature { what: "revocation list" });
         }
-        let begin = UnixSeconds(list.this_update.to_unix_duration().as_secs());
         let Some(end) = list.next_update else {
             return Err(Refusal::malformed(format!("the {what} does not say until when it is valid")));
         };
-        check_period(&what, begin, Some(UnixSeconds(end.to_unix_duration().as_secs())), now)?;
+        check_period(&what, self.issued(), Some(UnixSeconds(end.to_unix_duration().as_secs())), now)?;
         let extensions = list.crl_extensions.iter().flatten();
         if extensions.clone().any(|e| e.critical && !KNOWN.contains(&e.extn_id)) {
             return Err(Refusal::malformed(format!("the {what} has an unknown critical extension")));

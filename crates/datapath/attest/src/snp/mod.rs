@@ -67,12 +67,14 @@ impl SevSnp {
 
     fn check_revocation(&self, chain: &chain::Chain, now: UnixSeconds) -> Result<(), Refusal> {
         let Some(lists) = &self.crl else { return Ok(()) };
+        // A list of a later time has all entries of those before.
+        let newest = |issuer| lists.iter().filter(|list| list.is_of(issuer)).max_by_key(|list| list.issued());
         // The root's list is demanded: it is the one that AMD publishes.
-        let of_root = lists.iter().find(|list| list.is_of(&chain.root));
+        let of_root = newest(&chain.root);
         let of_root =
             of_root.ok_or_else(|| Refusal::NoRevocationList { issuer: chain.root.name().to_owned() })?;
         of_root.check(&chain.root, &[&chain.root, &chain.authority], now)?;
-        match lists.iter().find(|list| list.is_of(&chain.authority)) {
+        match newest(&chain.authority) {
             Some(of_authority) => of_authority.check(&chain.authority, &[&chain.endorsement], now),
             None => Ok(()),
         }

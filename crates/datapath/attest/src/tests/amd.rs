@@ -18,6 +18,7 @@ use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
 
 use super::genuine::{at, data, milan_report};
 use super::hierarchy::{Repeatable, certificate, revocation_list, serial};
+use crate::UnixSeconds;
 use crate::evidence::{CertificateKind, Evidence, EvidenceCertificate};
 use crate::snp::certificate::Certificate;
 use crate::snp::chain::{Product, Root, Roots};
@@ -125,8 +126,13 @@ impl Amd {
 
     /// The root's revocation list.
     pub(super) fn root_list(&self, revoked: &[&X509]) -> CertificateList {
+        self.root_list_of(revoked, at(NOW))
+    }
+
+    /// The root's revocation list of another time.
+    pub(super) fn root_list_of(&self, revoked: &[&X509], issued: UnixSeconds) -> CertificateList {
         let by_root = |message: &[u8]| sign(&self.root_key, message);
-        revocation_list(&self.root, &self.authority, revoked, at(NOW), by_root)
+        revocation_list(&self.root, &self.authority, revoked, issued, by_root)
     }
 
     /// The authority's revocation list.

@@ -8,6 +8,7 @@ use x509_cert::der::Encode;
 use super::amd::{NOW, amd, set_extension};
 use super::genuine::{at, data, milan, policy, verify};
 use super::hierarchy::{serial, time};
+use crate::UnixSeconds;
 use crate::appraise::Appraise;
 use crate::evidence::{CertificateKind, Evidence, EvidenceCertificate};
 use crate::snp::{RevocationList, SevSnp};
@@ -204,6 +205,11 @@ fn revoked_certificates_are_refused() {
     assert_eq!(with(&[good.clone(), amd().authority_list(&[])]), "accepted");
     assert_eq!(with(&[amd().root_list(&[&amd().authority])]), "revoked");
     assert_eq!(with(&[good.clone(), amd().authority_list(&[&vcek])]), "revoked");
+    // The newest list of an issuer counts, wherever it stands among the policy's files.
+    let older = amd().root_list_of(&[], UnixSeconds(at(NOW).0 - 3_600));
+    let newer = amd().root_list(&[&amd().authority]);
+    assert_eq!(with(&[older.clone(), newer.clone()]), "revoked");
+    assert_eq!(with(&[newer, older]), "revoked");
     // Lists that are missing, forged or of another time say nothing.
     assert_eq!(with(&[]), "no_revocation_list");
     assert_eq!(with(&[amd().authority_list(&[])]), "no_revocation_list");

@@ -46,6 +46,7 @@ codes! {
     WrongKind = "E0303", "a name of the wrong kind";
     UnknownMember = "E0304", "a field or method that does not exist";
     Recursive = "E0305", "a type or function that contains or calls itself";
+    SameControlName = "E0306", "two objects of a kind with one name in the control plane";
     TypeMismatch = "E0401", "mismatched types";
     BadOperand = "E0402", "an operator that is not defined for its operands";
     BadCast = "E0403", "an invalid cast";

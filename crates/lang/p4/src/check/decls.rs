@@ -321,9 +321,8 @@ impl Checker<'_> {
         }
         if let Some(first) = self.action_names.get(&full).copied() {
             let message = format!("two actions have the control-plane name `{full}`");
-            let diagnostic = Diagnostic::new(Code::DuplicateName, d.name.span, message);
-            self.sink
-                .add(diagnostic.related(first, "the other action").hint("give one of them another @name"));
+            let diagnostic = Diagnostic::new(Code::SameControlName, d.name.span, message);
+            self.sink.add(diagnostic.related(first, "the other one").hint("give one of them another @name"));
         } else {
             self.action_names.insert(full, d.name.span);
         }

@@ -38,6 +38,7 @@ impl Lowering<'_> {
                 self.routine(&f, &c.args, None)
             }
             Callee::Action(id) => {
+                self.claim_action(*id, &self.path.clone());
                 let a = self.hir.actions[id.0 as usize].clone();
                 self.routine(&a, &c.args, None)
             }

@@ -3,6 +3,7 @@
 //! are unused. The result goes to `opt`.
 
 mod checksum;
+mod claims;
 mod deparser;
 mod expr;
 mod externs;
@@ -96,6 +97,8 @@ struct Lowering<'a> {
     path: Vec<Name>,
     /// The names in the control plane of instance paths.
     control_paths: HashMap<Rc<[Name]>, Rc<str>>,
+    /// The objects that have a name in the control plane.
+    claims: claims::Claims,
     scopes: Vec<InlinedCallee>,
     loops: Vec<LoopTargets>,
     /// Maps of extern instances, by instance path.
@@ -232,7 +235,10 @@ impl Lowering<'_> {
     fn enter(&mut self, inst: &crate::hir::Instance) {
         let name = self.full_name(&self.path, inst.span, &inst.name).into();
         self.path.push(inst.name.clone());
-        self.control_paths.insert(self.path.clone().into(), name);
+        let path: Rc<[Name]> = self.path.clone().into();
+        let id = self.hir.instances.iter().position(|i| std::ptr::eq(&**i, inst));
+        self.claims.enter(&path, InstId(id.unwrap_or_default() as u32));
+        self.control_paths.insert(path, name);
     }
 
     /// Returns the name in the control plane of a declaration within the instance at this path.

@@ -136,6 +136,7 @@ impl Lowering<'_> {
     /// Returns the array of an instance.
     fn array(&mut self, id: InstId, path: &Rc<[Name]>, of: &str) -> Option<Array> {
         let inst = self.hir.instances[id.0 as usize].clone();
+        self.claim_instance(&inst, path);
         let (kind, width, signed) = self.element(&inst, of)?;
         let bytes = match kind {
             ArrayKind::Meter { .. } => METER_CELL_SIZE as u32,

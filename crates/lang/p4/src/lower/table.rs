@@ -165,9 +165,13 @@ impl Lowering<'_> {
             params.push(ParamFacts { name, width, offset, bytes });
             offset += bytes;
         }
-        let path = if a.local { self.control_path(path) } else { "" };
-        let name = joined(path, &a.control_name);
-        ActionFacts { name, params, default_only: false }
+        ActionFacts { name: self.action_name(id, path), params, default_only: false }
+    }
+
+    /// Returns the full name of an action of the instance at this path.
+    pub(super) fn action_name(&self, id: crate::hir::ActionId, path: &[Name]) -> String {
+        let a = &self.hir.actions[id.0 as usize];
+        joined(if a.local { self.control_path(path) } else { "" }, &a.control_name)
     }
 
     /// Returns the facts of the keys that entries match, and their total size in bytes.

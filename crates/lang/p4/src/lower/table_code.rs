@@ -32,6 +32,7 @@ impl Lowering<'_> {
     /// Applies a table; returns whether it hit and the index of the action that ran.
     pub(super) fn apply_table(&mut self, id: TableId, span: Span) -> (Opnd, Opnd) {
         let t = self.resolved_table(&self.hir.tables[id.0 as usize].clone());
+        self.claim_table(id, &self.path.clone());
         let path = self.path_with(&t.name);
         let Some(plan) = self.planned(id, &t, &path) else { return (Opnd::C(0), Opnd::C(0)) };
         self.b.span = span;

@@ -41,6 +41,7 @@ impl Lowering<'_> {
     /// Returns the map of a set, and the index of its facts. Each instance of a parser has its own set.
     fn value_set(&mut self, id: ValueSetId) -> PlacedSet {
         let set = self.hir.value_sets[id.0 as usize].clone();
+        self.claim_value_set(&set, &self.path.clone());
         let owner = (id, self.path.clone().into());
         if let Some(known) = self.value_sets_by_path.get(&owner) {
             return *known;

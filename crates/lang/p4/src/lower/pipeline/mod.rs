@@ -43,6 +43,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         env: HashMap::new(),
         path: Vec::new(),
         control_paths: HashMap::new(),
+        claims: super::claims::Claims::default(),
         scopes: Vec::new(),
         loops: Vec::new(),
         maps_by_path: HashMap::new(),

@@ -125,7 +125,8 @@ fn two_objects_of_a_kind_with_one_name_are_refused() {
     assert!(clashes(&with(&actions(set, "@name(\".set\")"), "t.apply();")).is_empty());
     let tables = "table t { actions = { NoAction; } }\n@name(\"t\") table u { actions = { NoAction; } }";
     clash(&with(tables, "t.apply(); u.apply();"), (4, 3), "tables have the control-plane name `I.t`");
-    let arrays = "register<bit<8>>(2) r;\n@name(\"r\") register<bit<8>>(2) s_0; @name(\"r\") counter(2, CounterType.packets) c;";
+    let arrays = "register<bit<8>>(2) r;\n@name(\"r\") register<bit<8>>(2) s_0; @name(\"r\") counter(2, \
+                  CounterType.packets) c;";
     let body = "r.write(0, 1); s_0.write(0, 1); c.count(1);";
     clash(&with(arrays, body), (4, 3), "registers have the control-plane name `I.r`");
     let counted = "direct_counter(CounterType.bytes) d;\n@name(\"d\") direct_counter(CounterType.bytes) f;\n\

@@ -21,7 +21,8 @@ pub(crate) enum Tok {
     Word(&'static str),
     /// Punctuation.
     Sym(&'static str),
-    /// An integer literal, as written.
+    /// An integer literal, as written. Macros may join parts of one, so that it is valid only once
+    /// [`check_integers`] has seen it.
     Int(Name),
     /// A string literal, without quotes and with escapes resolved.
     Str(Name),
@@ -86,6 +87,19 @@ pub(crate) fn lex(text: &str, file: FileId, sink: &mut Sink) -> Vec<Token> {
     }
 }
 
+/// Reports and replaces what begins with a digit and is no integer.
+pub(crate) fn check_integers(tokens: &mut [Token], sink: &mut Sink) {
+    for t in tokens {
+        if let Tok::Int(w) = &t.tok
+            && crate::constant::parse_literal(w).is_none()
+        {
+            let hint = "write for example 10, 0xFF, 8w255, 4s0b1010";
+            sink.report(Code::BadCharacter, t.span, format!("`{w}` is not an integer"), hint);
+            t.tok = Tok::Int("0".into());
+        }
+    }
+}
+
 impl<'a> Lexer<'a> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
@@ -137,7 +151,7 @@ impl<'a> Lexer<'a> {
             return self.word();
         }
         if c.is_ascii_digit() {
-            return self.integer();
+            return Tok::Int(self.name().into());
         }
         if c == '"' {
             return self.string();
@@ -164,17 +178,6 @@ impl<'a> Lexer<'a> {
     fn word(&mut self) -> Tok {
         let w = self.name();
         KEYWORDS.get(w).map_or_else(|| Tok::Ident(w.into()), |word| Tok::Word(word))
-    }
-
-    fn integer(&mut self) -> Tok {
-        let start = self.at;
-        let w = self.name();
-        if crate::constant::parse_literal(w).is_none() {
-            let hint = "write for example 10, 0xFF, 8w255, 4s0b1010";
-            self.report(start, Code::BadCharacter, &format!("`{w}` is not an integer"), hint);
-            return Tok::Int("0".into());
-        }
-        Tok::Int(w.into())
     }
 
     fn string(&mut self) -> Tok {
@@ -242,7 +245,16 @@ mod tests {
     fn unterminated_text_is_reported() {
         assert!(toks("/* x").1);
         assert!(toks("\"x").1);
-        assert!(toks("12ab").1);
+    }
+
+    #[test]
+    fn integers_are_checked_after_the_macros() {
+        let mut sink = Sink::default();
+        let mut tokens = lex("12ab 8w 10", 0, &mut sink);
+        assert!(!sink.has_errors());
+        check_integers(&mut tokens, &mut sink);
+        assert_eq!(sink.into_items().len(), 2);
+        assert_eq!(tokens[0].tok, Tok::Int("0".into()));
     }
 
     /// Annotations may contain any character; elsewhere the parser refuses it.

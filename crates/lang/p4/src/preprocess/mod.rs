@@ -6,11 +6,12 @@
 
 mod condition;
 mod macros;
+mod paste;
 
 use crate::diagnostics::{Code, Diagnostic, Sink};
-use crate::lexer::{Name, Tok, Token, lex};
+use crate::lexer::{Name, Tok, Token, check_integers, lex};
 use crate::source::{SourceMap, Span};
-use macros::{Macro, Macros};
+use macros::{BodyPart, Macro, Macros};
 
 /// A file that an `#include` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +114,7 @@ pub(crate) fn preprocess(
         pp.out.clear();
     }
     let mut out = pp.out;
+    check_integers(&mut out, sink);
     out.push(eof);
     out
 }
@@ -122,6 +124,7 @@ impl Preprocessor<'_> {
         let file = self.sources.add(&format!("<command line: {name}>"), value.to_owned());
         let mut body = lex(value, file, self.sink);
         body.pop();
+        let body = body.into_iter().map(BodyPart::Token).collect();
         self.macros.by_name.insert(name.into(), Macro { params: None, body });
     }
 
@@ -273,7 +276,7 @@ impl Preprocessor<'_> {
                 Ok((name, m)) => {
                     self.macros.by_name.insert(name, m);
                 }
-                Err(message) => self.bad(at, message, "write for example `#define MAX(a, b) ...`"),
+                Err(e) => self.bad(e.at.unwrap_or(at), e.message, e.hint),
             },
             "undef" => match rest.first().and_then(word_of) {
                 Some(n) => {

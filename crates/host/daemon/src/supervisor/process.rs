@@ -32,6 +32,8 @@ pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(30);
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a process that failed to write why.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Longest time that the end of a supervisor waits for processes that failed to start.
+const LAST_REAPED: Duration = Duration::from_secs(1);
 /// Longest time for the kernel to end a process that was killed.
 const KILLED: Duration = Duration::from_secs(5);
 /// Lines of a P4 VM's standard error that are kept.
@@ -329,10 +331,27 @@ impl Process {
 /// Reaps processes below this thread that ended without having been adopted, such as a P4 VM that failed to
 /// enter its sandbox. Only for a thread that supervises no process at the time.
 pub(super) fn reap_failed_starts() {
-    // Children of other threads belong to other supervisors.
+    while let Ok(Some(_)) = reap_one() {}
+}
+
+/// The same at the end of such a thread: waits a moment for processes that are about to end.
+pub(super) fn reap_last_starts() {
+    let end = Instant::now() + LAST_REAPED;
+    // An error means that there are no children.
+    while let Ok(reaped) = reap_one() {
+        if reaped.is_none() {
+            if Instant::now() >= end {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Reaps a child of this thread that has ended; children of other threads belong to other supervisors.
+fn reap_one() -> rustix::io::Result<Option<WaitIdStatus>> {
     let mine = WaitIdOptions::from_bits_retain(libc::__WNOTHREAD.unsigned_abs());
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | mine;
-    while let Ok(Some(_)) = waitid(WaitId::All, options) {}
+    waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | mine)
 }
 
 /// Describes how a process ended.

@@ -9,7 +9,7 @@ use super::keys::Keys;
 use super::legacy::Legacy;
 use super::pages::{Page, PageError};
 use super::plan::Plan;
-use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
+use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts, reap_last_starts};
 use super::provision::{self, Objects, Pages};
 use super::{Answer, Command, SupervisorConfig, SupervisorReport};
 use crate::cgroup::Group;
@@ -182,6 +182,7 @@ impl SupervisorThread {
             tracing::info!(event = "p4vm_stopped", tenant = self.config.tenant.name, "P4 VM stopped: {how}");
         }
         self.forget_process();
+        reap_last_starts();
         let mut report = self.report();
         (report.state, report.pid, report.p4vm) = (State::Stopped, None, None);
     }

@@ -217,6 +217,14 @@ fn a_p4_vm_that_does_not_start() {
     assert!(status.advice.iter().any(|a| a.contains("fail policy")), "{:?}", status.advice);
 }
 
+/// Returns how many children of this process have ended and were not reaped.
+fn zombies() -> usize {
+    let text = |pid: std::fs::DirEntry| std::fs::read_to_string(pid.path().join("stat")).unwrap_or_default();
+    let ours = format!("Z {} ", std::process::id());
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().map(text);
+    stats.filter(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with(&ours))).count()
+}
+
 /// Starts daemons whose P4 VMs fail. Asserts that each of them says this.
 fn fails_with(why: &str, fixture: &Fixture, text: &str, binary: &Path) {
     let config = fixture.config(text);
@@ -230,6 +238,8 @@ fn fails_with(why: &str, fixture: &Fixture, text: &str, binary: &Path) {
         }
         let advice = daemon.status().advice;
         assert!(advice.iter().any(|a| a.contains(why)), "{advice:?}");
+        drop(daemon);
+        assert_eq!(zombies(), 0, "round {round}");
     }
 }
 
@@ -268,14 +278,6 @@ fn a_p4_vm_that_fails_in_its_sandbox() {
     let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment, &starved).unwrap();
     wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
-    // Children of this process that ended and were not reaped.
-    let zombies = || {
-        let text =
-            |pid: std::fs::DirEntry| std::fs::read_to_string(pid.path().join("stat")).unwrap_or_default();
-        let ours = format!("Z {} ", std::process::id());
-        let stats = std::fs::read_dir("/proc").unwrap().flatten().map(text);
-        stats.filter(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with(&ours))).count()
-    };
     let mut seen = 0;
     wait_for("several attempts without a pile of zombies", || {
         seen += 1;

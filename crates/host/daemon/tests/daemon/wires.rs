@@ -105,16 +105,21 @@ pub(crate) struct Flow {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Time without a datagram, and how many of these after the end mean that none is on its way.
+const SILENCE: Duration = Duration::from_millis(50);
+const SILENCES: u32 = 60;
+
 impl Flow {
     pub(crate) fn start(cloud: &Cloud, n: usize) -> Self {
         let receiver = cloud.vms[n].inside(|| UdpSocket::bind(("0.0.0.0", 7)).unwrap());
         let sender = cloud.client.inside(|| UdpSocket::bind(("0.0.0.0", 0)).unwrap());
         sender.connect(("10.0.0.".to_owned() + &(n + 1).to_string(), 7)).unwrap();
-        receiver.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        receiver.set_read_timeout(Some(SILENCE)).unwrap();
         let (sent, arrived) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let ending = Arc::new(AtomicBool::new(false));
         let (s, a, e, f) =
             (Arc::clone(&sent), Arc::clone(&arrived), Arc::clone(&ending), Arc::clone(&ending));
+        let all = Arc::clone(&sent);
         let send = std::thread::spawn(move || {
             while !e.load(Ordering::Acquire) {
                 let n = s.fetch_add(1, Ordering::AcqRel);
@@ -123,14 +128,17 @@ impl Flow {
             }
         });
         let receive = std::thread::spawn(move || {
-            loop {
+            let mut silent = 0;
+            // A machine that is busy with other work holds datagrams for longer than one silence.
+            while silent < SILENCES
+                && (silent == 0 || a.load(Ordering::Acquire) < all.load(Ordering::Acquire))
+            {
                 match receiver.recv(&mut [0; 8]) {
                     Ok(_) => {
                         a.fetch_add(1, Ordering::AcqRel);
+                        silent = 0;
                     }
-                    // Silence after the end: all datagrams have arrived.
-                    Err(_) if f.load(Ordering::Acquire) => break,
-                    Err(_) => {}
+                    Err(_) => silent += u32::from(f.load(Ordering::Acquire)),
                 }
             }
         });

@@ -17,5 +17,6 @@ mod programs;
 mod refusals;
 mod schema;
 mod semantics;
+mod stacks;
 mod varbit;
 mod warnings;

@@ -10,6 +10,7 @@ mod fuzz;
 mod golden;
 mod hostile;
 mod layout;
+mod limits;
 mod macros;
 mod multicast;
 mod p4info;

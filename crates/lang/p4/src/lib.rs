@@ -161,25 +161,12 @@ pub fn compile(
 ) -> Result<Compiled, Diagnostics> {
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     let Some(front) = front else { return Err(sink.finish(sources)) };
-    let mut lowered = lower::lower(&front.hir, front.end, options.reject, &mut sink);
-    if sink.has_errors() {
+    let Some(Generated { lowered, program, ir, object, replicates }) =
+        generate_to_fit(&front, options.reject, &sources, &mut sink)
+    else {
         return Err(sink.finish(sources));
-    }
-    let f = &mut lowered.function;
-    opt::optimise(f);
-    let replicates = lowered.multicast.filter(|_| lower::replicates(f));
-    let ir = ir::print::print(f);
-    let program = codegen::generate(f, front.end, &mut sink);
-    let schema = codegen::schema::describe(&lowered);
+    };
     let f = &lowered.function;
-    let object = codegen::elf::write(&program, f, &sources, &schema, replicates);
-    let object = object.unwrap_or_else(|e| {
-        sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
-        Vec::new()
-    });
-    if sink.has_errors() {
-        return Err(sink.finish(sources));
-    }
     let largest = codegen::size::largest(&program, &front.ast);
     codegen::size::warn(&program, largest.as_ref(), front.end, &mut sink);
     let largest = largest.map(|l| LargestPart {
@@ -198,7 +185,7 @@ pub fn compile(
     };
     let facts = Facts {
         architecture: lowered.architecture,
-        replicates: replicates.is_some(),
+        replicates,
         arrays: lowered.arrays,
         value_sets: lowered.value_sets,
         maps: f.maps.iter().map(map).collect(),
@@ -213,13 +200,79 @@ pub fn compile(
     Ok(Compiled { object, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
 }
 
+/// The back end's result.
+struct Generated {
+    lowered: lower::Lowered,
+    program: codegen::MachineCode,
+    ir: String,
+    object: Vec<u8>,
+    replicates: bool,
+}
+
+/// Generates code. A program that is too long to load gets fewer iterations of parser loops that have no bound
+/// of their own, if it fits then: it is of more use than one that no P4 VM loads.
+fn generate_to_fit(
+    front: &FrontEnd,
+    reject: Reject,
+    sources: &SourceMap,
+    sink: &mut Sink,
+) -> Option<Generated> {
+    let mut first = None;
+    for part in [1, 2, 4, 8] {
+        let mut own = Sink::default();
+        let made = generate(front, reject, lower::MAX_ROUNDS / part, sources, &mut own);
+        let (long, cut) =
+            made.as_ref().map_or((false, false), |(made, long)| (*long, made.lowered.cut_parser));
+        if !long {
+            first = Some((own, made));
+            break;
+        }
+        first.get_or_insert((own, made));
+        if !cut {
+            break;
+        }
+    }
+    let (own, made) = first?;
+    own.into_items().into_iter().for_each(|d| sink.add(d));
+    made.map(|(made, _)| made).filter(|_| !sink.has_errors())
+}
+
+/// Generates code, with `rounds` iterations of parser loops without a bound. Also returns whether the program
+/// is too long to load.
+fn generate(
+    front: &FrontEnd,
+    reject: Reject,
+    rounds: u32,
+    sources: &SourceMap,
+    sink: &mut Sink,
+) -> Option<(Generated, bool)> {
+    let mut lowered = lower::lower(&front.hir, front.end, reject, rounds, sink);
+    if sink.has_errors() {
+        return None;
+    }
+    let f = &mut lowered.function;
+    opt::optimise(f);
+    let replicates = lowered.multicast.filter(|_| lower::replicates(f));
+    let ir = ir::print::print(f);
+    let program = codegen::generate(f, front.end, sink);
+    let schema = codegen::schema::describe(&lowered);
+    let f = &lowered.function;
+    let object = codegen::elf::write(&program, f, sources, &schema, replicates);
+    let object = object.unwrap_or_else(|e| {
+        sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
+        Vec::new()
+    });
+    let long = codegen::size::is_too_long(&program);
+    Some((Generated { lowered, program, ir, object, replicates: replicates.is_some() }, long))
+}
+
 /// Reports all errors and warnings of a program, without generating code.
 #[must_use]
 pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options) -> Diagnostics {
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     // A file without `main` is valid: other files may include it.
     if let Some(front) = front.filter(|f| f.hir.main.is_some()) {
-        lower::lower(&front.hir, front.end, options.reject, &mut sink);
+        lower::lower(&front.hir, front.end, options.reject, lower::MAX_ROUNDS, &mut sink);
     }
     sink.finish(sources)
 }

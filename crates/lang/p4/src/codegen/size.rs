@@ -30,6 +30,11 @@ pub(crate) fn largest(code: &MachineCode, ast: &Program) -> Option<Largest> {
     (size > 0).then_some(Largest { name: owner.name, at: owner.at, instructions: size })
 }
 
+/// Whether the verifier will refuse a program for its length.
+pub(crate) fn is_too_long(code: &MachineCode) -> bool {
+    code.insns.iter().map(Insn::slots).sum::<usize>() > MAX_INSTRUCTIONS
+}
+
 /// Warns of a program that the verifier will refuse for its length, at the source of most of its code, else
 /// at `end`.
 pub(crate) fn warn(code: &MachineCode, largest: Option<&Largest>, end: Span, sink: &mut Sink) {

@@ -8,8 +8,16 @@ use crate::hir::{Call, CallArg, Callee, Control, Expr, ExprKind, Parser, Program
 use crate::types::Type;
 use std::collections::HashSet;
 
-/// A header as the field indices that lead to it from the parameter that holds all headers.
+/// A header, or a stack of headers, as the field indices that lead to it from the parameter that holds all
+/// headers. A stack is one unit: the next elements follow each other in the packet as in the stack.
 type Path = Vec<usize>;
+
+/// A header of the deparser's order, or a whole stack.
+#[derive(Debug, PartialEq, Eq)]
+struct Unit {
+    path: Path,
+    is_stack: bool,
+}
 
 /// Whether the layout of packets never changes. `parser_headers` and `deparser_headers` are the
 /// parameters that hold the headers.
@@ -29,7 +37,7 @@ pub(super) fn is_fixed(
 }
 
 /// Returns the headers in the order of the deparser; `None` if it does more than emit.
-fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Path>> {
+fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Unit>> {
     let mut order = Vec::new();
     for s in &c.body {
         let StmtKind::Call(Call { callee: Callee::Method { .. }, args, .. }) = &s.kind else { return None };
@@ -37,12 +45,15 @@ fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Path>> {
         let path = path_from(e, headers)?;
         headers_within(&e.ty, path, &mut order)?;
     }
-    c.locals.is_empty().then_some(order)
+    // A header that is emitted twice makes the packet longer.
+    let twice = order.iter().enumerate().any(|(i, unit)| order[..i].contains(unit));
+    (c.locals.is_empty() && !twice).then_some(order)
 }
 
-fn headers_within(t: &Type, path: Path, out: &mut Vec<Path>) -> Option<()> {
+fn headers_within(t: &Type, path: Path, out: &mut Vec<Unit>) -> Option<()> {
     match t.base() {
-        t if t.is_header() => out.push(path),
+        t if t.is_header() => out.push(Unit { path, is_stack: false }),
+        Type::Stack(t, _) if t.base().is_header() => out.push(Unit { path, is_stack: true }),
         Type::Composite(c) if c.kind == crate::ast::Composite::Struct => {
             for (i, (_, t)) in c.fields.iter().enumerate() {
                 headers_within(t, path.iter().copied().chain([i]).collect(), out)?;
@@ -66,7 +77,7 @@ fn path_from(e: &Expr, root: VarId) -> Option<Path> {
 }
 
 /// Whether every path through the parser extracts headers in the order in which the deparser emits them.
-fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Path]) -> bool {
+fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Unit]) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![(0usize, 0usize)];
     while let Some((state, mut from)) = open.pop() {
@@ -78,8 +89,9 @@ fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Pat
             match extraction(p, stmt, headers) {
                 Extraction::None => {}
                 Extraction::Unclear => return false,
-                Extraction::Of(path) => match order.iter().skip(from).position(|o| *o == path) {
-                    Some(n) => from += n + 1,
+                Extraction::Of(unit) => match order.iter().skip(from).position(|o| *o == unit) {
+                    // The next elements of a stack may follow.
+                    Some(n) => from += n + usize::from(!unit.is_stack),
                     None => return false,
                 },
             }
@@ -91,7 +103,7 @@ fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Pat
 
 enum Extraction {
     None,
-    Of(Path),
+    Of(Unit),
     Unclear,
 }
 
@@ -110,7 +122,11 @@ fn extraction(p: &Program, s: &Stmt, headers: VarId) -> Extraction {
     let e = &p.externs[of.0 as usize];
     match (&*e.name, &*e.methods[*method].name, c.args.first()) {
         ("packet_in", "extract", Some(CallArg::Out(h))) => {
-            path_from(h, headers).map_or(Extraction::Unclear, Extraction::Of)
+            let (of, is_stack) = match &h.kind {
+                ExprKind::StackNext(stack) => (&**stack, true),
+                _ => (h, false),
+            };
+            path_from(of, headers).map_or(Extraction::Unclear, |path| Extraction::Of(Unit { path, is_stack }))
         }
         ("packet_in", "lookahead" | "length", _) => Extraction::None,
         ("packet_in", ..) => Extraction::Unclear,

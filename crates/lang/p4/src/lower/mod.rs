@@ -128,6 +128,10 @@ struct Lowering<'a> {
     info_read: Option<Span>,
     checks_status: bool,
     inlined: usize,
+    /// How often a loop of parser states without another bound is unrolled.
+    rounds: u32,
+    /// Whether there is such a loop.
+    cut_parser: bool,
     /// The loops that may iterate more often than they are unrolled.
     cut_loops: HashSet<Span>,
     /// Whether [`MAX_INLINED`] was exceeded.
@@ -172,6 +176,8 @@ pub(crate) struct Lowered {
     pub(crate) architecture: crate::control::Architecture,
     /// The location where the program chooses a multicast group, if it may.
     pub(crate) multicast: Option<Span>,
+    /// Whether a loop of parser states ends after the `rounds` that [`lower`] got.
+    pub(crate) cut_parser: bool,
 }
 
 /// Maximum number of inlined statements: a bound on exponential growth through nested calls.
@@ -274,3 +280,4 @@ impl Lowering<'_> {
 
 pub(crate) use objects::unit;
 pub(crate) use pipeline::{lower, replicates};
+pub(crate) use states::MAX_ROUNDS;

@@ -4,8 +4,8 @@
 //! this compiler is one pass. A loop of states is unrolled once per iteration. Most loops advance
 //! through a header stack: the index of the next element is then a constant in each copy, and the
 //! loop ends where the stack is full. A loop that counts to a constant is unrolled for a trial, which
-//! shows its end. Any other loop ends after [`MAX_ROUNDS`], with a warning at compile time and the
-//! language's error for a parser timeout at run time.
+//! shows its end. Any other loop ends after [`MAX_ROUNDS`], or fewer where the program would be too long to
+//! load, with a warning at compile time and the language's error for a parser timeout at run time.
 
 use super::state_loop::{Order, StateLoop};
 use super::{Lowering, MAX_INLINED};
@@ -17,8 +17,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Maximum number of iterations of a loop without another bound: the number of option bytes of TCP,
-/// the longest usual loop.
-const MAX_ROUNDS: u32 = 40;
+/// the longest usual loop. A program that is too long to load with them gets fewer.
+pub(crate) const MAX_ROUNDS: u32 = 40;
 
 /// Maximum number of iterations of a loop that counts to a constant: one more than a counter of 8 bits has
 /// values, because the last one shows that no other follows.
@@ -61,7 +61,7 @@ impl Lowering<'_> {
     fn rounds(&mut self, layout: &mut StateBlocks<'_>, members: &[usize]) {
         let states = StateLoop { program: self.hir, parser: layout.parser, order: &layout.order, members };
         let (bound, plain) = (states.bound(), states.is_plain());
-        let rounds = bound.unwrap_or(MAX_ROUNDS);
+        let rounds = bound.unwrap_or(self.rounds);
         if self.unroll(layout, members, 0..rounds, MAX_INLINED) {
             return;
         }
@@ -86,7 +86,7 @@ impl Lowering<'_> {
             return false;
         }
         let before = (self.b.clone(), self.env.clone(), self.inlined, layout.blocks.clone());
-        if self.unroll(layout, members, MAX_ROUNDS..MAX_COUNT, self.inlined + MAX_TRIAL) {
+        if self.unroll(layout, members, self.rounds..MAX_COUNT, self.inlined + MAX_TRIAL) {
             return true;
         }
         (self.b, self.env, self.inlined, layout.blocks) = before;
@@ -99,7 +99,8 @@ impl Lowering<'_> {
             _ => "a packet that needs more is dropped",
         };
         let hint = "extract into the `next` element of a stack in each iteration, or count to a constant";
-        self.cut_loop(at, MAX_ROUNDS, fate, hint);
+        self.cut_parser = true;
+        self.cut_loop(at, self.rounds, fate, hint);
     }
 
     /// Ends the parser for a packet that needs more iterations. v1model's pipeline judges it by its error;

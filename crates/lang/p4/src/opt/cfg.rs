@@ -109,14 +109,15 @@ fn skip_empty(f: &mut Function) -> bool {
         }
         let into = preds.get(&b).cloned().unwrap_or_default();
         let has_phis = !f.block(to).phis.is_empty();
+        let mut left = Vec::new();
         for p in into {
             // A block has at most one edge to a block with phis, because phis identify edges by
             // their origin.
             if has_phis && f.block(p).term.successors().contains(&to) {
+                left.push(p);
                 continue;
             }
             f.block_mut(p).term.redirect(b, to);
-            preds.entry(b).or_default().retain(|q| *q != p);
             let onto = preds.entry(to).or_default();
             if !onto.contains(&p) {
                 onto.push(p);
@@ -127,6 +128,12 @@ fn skip_empty(f: &mut Function) -> bool {
             });
             changed = true;
         }
+        // Without predecessors, the block is no predecessor: in a long chain of empty blocks, each would
+        // have all those before it.
+        if left.is_empty() {
+            preds.entry(to).or_default().retain(|q| *q != b);
+        }
+        preds.insert(b, left);
     }
     changed
 }

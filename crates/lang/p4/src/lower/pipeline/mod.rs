@@ -23,8 +23,9 @@ use crate::types::Type;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// Lowers the program's `main`. The result is complete only if no error was reported.
-pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -> Lowered {
+/// Lowers the program's `main`, with `rounds` iterations of parser loops without another bound. The result is
+/// complete only if no error was reported.
+pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink: &mut Sink) -> Lowered {
     let mut b = Builder::new();
     let (rejected, refused) = (b.new_block("reject"), b.new_block("refuse"));
     let packet = PacketState {
@@ -64,6 +65,8 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         info_read: None,
         checks_status: false,
         inlined: 0,
+        rounds,
+        cut_parser: false,
         cut_loops: std::collections::HashSet::new(),
         too_large: false,
         architecture: Architecture::default(),
@@ -74,7 +77,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
     l.program(end, reject);
     l.warn_unknown();
     let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
-    let Lowering { argument_map, architecture, multicast, .. } = l;
+    let Lowering { argument_map, architecture, multicast, cut_parser, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
     Lowered {
         function,
@@ -87,6 +90,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         c_header,
         architecture,
         multicast,
+        cut_parser,
     }
 }
 

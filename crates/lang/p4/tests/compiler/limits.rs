@@ -1,0 +1,98 @@
+//! The page of limits states the compiler's own constants, and loops that are cut are warned of.
+
+use crate::common::{Bench, compiled, program};
+use p4shield_abi::object::MAX_INSTRUCTIONS;
+
+fn read(path: &str) -> String {
+    let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Returns a constant of a source file. The constants are private to their modules, so the text is read.
+fn constant(file: &str, name: &str) -> u64 {
+    let text = read(&format!("src/{file}.rs"));
+    let line = text.lines().find(|l| l.contains(&format!("const {name}: ")));
+    let line = line.unwrap_or_else(|| panic!("{file} has no {name}"));
+    let value =
+        line.split_once("= ").and_then(|(_, v)| v.strip_suffix(';')).expect("a value").replace('_', "");
+    let hex = value.strip_prefix("0x").map(|h| u64::from_str_radix(h, 16));
+    hex.unwrap_or_else(|| value.parse()).expect("a number")
+}
+
+/// Returns a number with a comma between thousands.
+fn written(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The parts of the page with a number, of which `{}` stands for each.
+fn statements() -> Vec<(&'static str, Vec<u64>)> {
+    let rounds = constant("lower/states", "MAX_ROUNDS");
+    let (for_rounds, inner) = (constant("lower/loops", "MAX_ROUNDS"), constant("lower/loops", "MAX_INNER"));
+    vec![
+        // The last iteration shows that no other follows.
+        ("| of parser states, counted to a constant | {} |", vec![constant("lower/states", "MAX_COUNT") - 1]),
+        ("| of any other parser states | {}; {}, {} or {} if ", [1, 2, 4, 8].map(|n| rounds / n).to_vec()),
+        (
+            "| `for` over a variable range of at most {} bits | as many as it has; {} bits within another",
+            vec![for_rounds.ilog2().into(), inner.ilog2().into()],
+        ),
+        ("| any other `for` | {}, within another loop {} |", vec![for_rounds, inner]),
+        ("| `for` whose condition is a constant | {} |", vec![constant("lower/loops", "MAX_KNOWN")]),
+        ("| instructions | {} |", vec![MAX_INSTRUCTIONS as u64]),
+        (
+            "| statements after the inlining of calls and loops | {} |",
+            vec![constant("lower/mod", "MAX_INLINED")],
+        ),
+        ("| values in use at once | {} |", vec![constant("codegen/spill", "MAX_VALUES")]),
+        ("| elements of a header stack | {} |", vec![constant("check/types", "MAX_STACK")]),
+        ("a variable index selects from | {} |", vec![constant("lower/lvalue", "MAX_OPTIONS")]),
+        ("| bytes of a header without its varbit field | {} |", vec![constant("lower/parser", "MAX_HEADER")]),
+        ("| bits of an integer | {} |", vec![constant("constant", "MAX_WIDTH")]),
+        ("| bits of a register's element | {} |", vec![constant("lower/objects", "MAX_WIDTH")]),
+        ("| bits that are hashed | {} |", vec![constant("lower/hash", "MAX_BITS")]),
+        (
+            "| arguments of a C function | {}, and {} bytes in memory |",
+            vec![constant("lower/tenant", "MAX_ARGS"), constant("lower/tenant", "MAX_MEMORY")],
+        ),
+        ("| nested expressions and blocks | {} |", vec![constant("parser/mod", "MAX_DEPTH")]),
+        ("| `advance` by a variable | {} bytes |", vec![constant("lower/parser", "MAX_ADVANCE")]),
+    ]
+}
+
+#[test]
+fn the_page_of_limits_states_the_constants() {
+    let page = read("../../../docs/reference/limits.md");
+    for (statement, numbers) in statements() {
+        let text = numbers.iter().fold(statement.to_owned(), |t, n| t.replacen("{}", &written(*n), 1));
+        assert!(page.contains(&text), "docs/reference/limits.md does not say: {text}");
+    }
+}
+
+/// Returns the messages of the warnings of loops that are cut.
+fn cut(body: &str) -> Vec<String> {
+    let warnings = compiled(&program("bit<8> a; bit<8> b;", "", "", body)).warnings.plain();
+    warnings.into_iter().filter(|w| w.code == "W0114").map(|w| w.message).collect()
+}
+
+#[test]
+fn a_for_loop_that_never_ends_is_warned_of_and_cut() {
+    let once = "this loop ends after 1024 iterations; a packet that needs more is dropped";
+    let body = "for (bit<8> i = 0; true; i = i + 1) { if (hdr.h.a == i) { hdr.h.b = hdr.h.b ^ i; } }";
+    assert_eq!(cut(body), [once]);
+    assert_eq!(cut("for (bit<8> i = 0; i >= 0; i = i + 2) { hdr.h.b = hdr.h.b + i; }"), [once]);
+    let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", body));
+    b.drops(&[1, 2, 3]);
+    // The packet may leave it.
+    let left = body.replace("{ hdr.h.b = hdr.h.b ^ i; }", "{ break; } hdr.h.b = hdr.h.b + 1;");
+    assert_eq!(cut(&left), [once]);
+    let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", &left));
+    assert_eq!(b.passes(&[200, 2, 3]), [200, 202, 3]);
+}

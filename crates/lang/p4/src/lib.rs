@@ -209,8 +209,8 @@ struct Generated {
     replicates: bool,
 }
 
-/// Generates code. A program that is too long to load gets fewer iterations of parser loops that have no bound
-/// of their own, if it fits then: it is of more use than one that no P4 VM loads.
+/// Generates code. A program that is too long to load gets fewer iterations of parser loops that have no
+/// bound of their own, if it fits then: it is of more use than one that no P4 VM loads.
 fn generate_to_fit(
     front: &FrontEnd,
     reject: Reject,

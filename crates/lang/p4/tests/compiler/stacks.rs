@@ -10,7 +10,8 @@ fn labels(n: usize, body: &str, emits: &str) -> String {
          struct headers_t {{ c_t c; l_t[{n}] l; c_t d; }} struct meta_t {{ bit<32> i; }}\n\
          parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n\
          state start {{ p.extract(hdr.c); transition labels; }}\n\
-         state labels {{ p.extract(hdr.l.next); transition select(hdr.l.last.last) {{ 1: more; 0: labels; }} }}\n\
+         state labels {{ p.extract(hdr.l.next);\n\
+         transition select(hdr.l.last.last) {{ 1: more; 0: labels; }} }}\n\
          state more {{ transition select(hdr.c.n) {{ 255: accept; default: tail; }} }}\n\
          state tail {{ p.extract(hdr.d); transition accept; }} }}\n\
          control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n\

@@ -146,12 +146,20 @@ fn search(
         let left = audit.stretch.as_ref().map_or(0, |s| s.slack);
         return Some((demanded, Some(Doubt { accuses: false, left, until: u64::MAX })));
     }
-    // Where packets equal others, each that differs may have moved the place by one.
-    let doubt = (!distinct).then_some(Doubt { accuses: true, left: different.min(TIED), until: u64::MAX });
+    // Where packets equal others, each that differs may have moved the place by one. So may each packet
+    // without a digest nearby, also where the others differ.
+    let moved = if distinct { undigested(audit, place, judged).max(last - place) } else { different };
+    let doubt = (moved > 0).then_some(Doubt { accuses: true, left: moved.min(TIED), until: u64::MAX });
     // Equal packets hide which of two places is right, also from what follows.
     let accuses = audit.stretch.as_ref().is_some_and(|s| !s.is_restart && s.slack == 0);
     let tied = if accuses || !distinct { 0 } else { TIED };
     (last - place <= tied && different * MOST_DIFFERENT <= judged).then_some((place, doubt))
+}
+
+/// Returns how many packets of an interval from `place` on, and next to it, have no digest.
+fn undigested(audit: &ItemAudit, place: u64, judged: u64) -> u64 {
+    let near = audit.items(place.saturating_sub(OVERLAP), place + judged + OVERLAP);
+    near.filter(|item| *item == 0).count() as u64
 }
 
 /// Returns whether few packets of a range have another's digest.

@@ -218,13 +218,17 @@ impl ItemAudit {
         let undigested: u64 = self.undigested.drain(..).map(|u| u.packets).sum();
         let unjudged = self.unjudged.drain(..).count() as u64;
         self.ledger.not_compared_after_all(unjudged);
-        // Of packets that equal each other, some may be of an earlier record (ingress) or of a later one.
-        let slack = self.doubts.iter().filter(|d| !d.accuses).map(|d| d.left).sum();
-        let most = if self.direction == Direction::Ingress { 0 } else { slack };
+        // The place may be wrong by as many packets as are in doubt. It is too low if they seem not to be
+        // judged (ingress) or to be lost before that (egress), else too high.
+        let doubtful = |accuses: bool| -> u64 {
+            let still = self.doubts.iter().filter(|d| d.accuses == accuses && anchor.place < d.until);
+            still.map(|d| d.left).sum()
+        };
+        let above = doubtful(self.direction == Direction::Ingress);
         self.stretch = Some(Stretch {
             packets: anchor.record.packets,
-            place: i128::from(anchor.place + most) - i128::from(unjudged) - i128::from(undigested),
-            slack,
+            place: i128::from(anchor.place + above) - i128::from(unjudged) - i128::from(undigested),
+            slack: doubtful(true) + doubtful(false),
             from: anchor.place,
             counted_to: anchor.place,
             since: self.samples.back().map_or(0, |s| s.0),

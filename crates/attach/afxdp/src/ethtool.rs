@@ -57,7 +57,9 @@ fn clear_flags(interface: &str, flags: u32) -> io::Result<()> {
     if now.data & flags == 0 {
         return Ok(());
     }
-    call(interface, &mut Value { command: SET_FLAGS, data: now.data & !flags })
+    call(interface, &mut Value { command: SET_FLAGS, data: now.data & !flags })?;
+    call(interface, &mut now)?;
+    if now.data & flags == 0 { Ok(()) } else { Err(io::Error::other("the driver keeps it switched on")) }
 }
 
 /// Makes the interface leave VLAN tags in the frames that it receives.
@@ -66,6 +68,14 @@ fn clear_flags(interface: &str, flags: u32) -> io::Result<()> {
 /// The driver's error.
 pub fn keep_received_tags(interface: &str) -> io::Result<()> {
     clear_flags(interface, FLAG_RX_VLAN)
+}
+
+/// Makes the interface hand over packets as they were on the wire: with VLAN tags, and not merged (LRO).
+///
+/// # Errors
+/// The driver's error. It may have switched the other off.
+pub fn receive_unchanged(interface: &str) -> io::Result<()> {
+    clear_flags(interface, FLAG_RX_VLAN).and(clear_flags(interface, FLAG_LRO))
 }
 
 /// Makes the kernel insert VLAN tags into the frames that are sent through the interface.

@@ -18,9 +18,12 @@
 //! frames stay on the thread that moves packets, so that moving a frame takes no atomic operation but
 //! those of the rings.
 //!
-//! `unsafe` is in `memory` (mappings), `pool` (the bytes of a frame), and `sys` (system calls).
+//! [`ethtool`] switches off what a card does to packets that AF_XDP hands over without.
+//!
+//! `unsafe` is in `memory` (mappings), `pool` (the bytes of a frame), `ethtool` and `sys` (system calls).
 
 mod error;
+pub mod ethtool;
 pub mod memory;
 pub mod pool;
 pub mod port;

@@ -9,14 +9,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
+use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem, ethtool};
 use p4shield_mediator::{self as mediator, AllowedSources, Counters, Network, PortSpec, Stages};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, WireConfig, WireSide};
 use crate::counters::{AttachedStatus, KernelCounters, SideStatus, WireStatus};
 use crate::mailbox::{Caller, Jobs};
-use crate::system::ethtool;
 use crate::system::interfaces::{Interface, InterfaceEvent, InterfaceMonitor};
 use crate::system::xdp::{MAX_QUEUES, XdpProgram};
 use crate::{EngineJob, Error, Result, WireId};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use p4shield_afxdp::ethtool;
 use p4shield_attach::{Kind, Notice, Options, PortId, PortInfo, QueueSide, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use p4shield_mediator::FailPolicy;
@@ -148,6 +149,23 @@ impl Mediation {
         tenant.ok_or_else(|| {
             format!(
                 "one of its sockets is bound to {name}, which is not a VM's port with zero_copy = \"auto\""
+            )
+        })
+    }
+
+    /// Has the interface hand over packets as they were on the wire. With AF_XDP, VLAN tags that a card takes
+    /// out are lost, so that a rule about VLANs would not hold.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn receive_unchanged(&self, interface: u32) -> Result<(), String> {
+        let (Some(_), Some(name)) = (&self.session, next_libc::interface_name(interface)) else {
+            return Ok(());
+        };
+        ethtool::receive_unchanged(&name).map_err(|error| {
+            format!(
+                "{name} takes VLAN tags out of packets or merges packets before programs see them, and this \
+                 process cannot switch that off ({error}); run `ethtool -K {name} rxvlan off lro off`"
             )
         })
     }

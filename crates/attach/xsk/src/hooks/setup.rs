@@ -221,6 +221,11 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: s
         // SAFETY: the caller's call.
         return unsafe { next_libc::bind()(fd, address, len) };
     }
+    // The application has this library's rings already, so that it cannot go on without mediation.
+    if let Err(why) = mediation().map_or(Ok(()), |m| m.receive_unchanged(copy.sxdp_ifindex)) {
+        tracing::error!(event = "socket_refused", "an AF_XDP socket is refused: {why}");
+        return next_libc::fail(libc::EACCES);
+    }
     let shares = copy.sxdp_flags & libc::XDP_SHARED_UMEM != 0;
     let peer = if shares { SOCKETS.get(copy.sxdp_shared_umem_fd as c_int) } else { None };
     // SAFETY: a copy of the address, so that the kernel sees what this library has read.

@@ -27,7 +27,7 @@ const RING: u32 = 16;
 /// Runs the application in a namespace with the interface `s0`. Returns its output and the library's
 /// log.
 fn application(task: &str, fail: &str) -> Option<(String, String)> {
-    run_application(task, fail, true, |_| {})
+    run_application(task, fail, true, |_, _| {})
 }
 
 /// The same, with the library or without; the application stays until `meanwhile` returns.
@@ -35,7 +35,18 @@ fn run_application(
     task: &str,
     fail: &str,
     preloaded: bool,
-    meanwhile: impl FnOnce(&Daemon),
+    meanwhile: impl FnOnce(&Daemon, &NetNs),
+) -> Option<(String, String)> {
+    run_as(&[], task, fail, preloaded, meanwhile)
+}
+
+/// The same, through a program that takes the application's path and arguments behind its own.
+fn run_as(
+    through: &[&str],
+    task: &str,
+    fail: &str,
+    preloaded: bool,
+    meanwhile: impl FnOnce(&Daemon, &NetNs),
 ) -> Option<(String, String)> {
     if let Err(why) = p4shield_testbed::usable() {
         p4shield_need::skip("machine", why);
@@ -48,7 +59,15 @@ fn run_application(
     }
     let cloud = Cloud::new(fail, "50ms").with("[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n");
     let daemon = cloud.daemon(|_, _| true);
-    let mut command: Command = ns.command(std::env::current_exe().unwrap());
+    let this = std::env::current_exe().unwrap();
+    let mut command: Command = match through {
+        [] => ns.command(this),
+        [program, arguments @ ..] => {
+            let mut command = ns.command(program);
+            command.args(arguments).arg(this);
+            command
+        }
+    };
     command.args(["--exact", "application_under_test", "--nocapture"]);
     command.env(TASK, task);
     if preloaded {
@@ -57,7 +76,7 @@ fn run_application(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut application = command.spawn().unwrap();
     let stays = application.stdin.take();
-    meanwhile(&daemon);
+    meanwhile(&daemon, &ns);
     drop(stays);
     let out = application.wait_with_output().unwrap();
     let [output, log] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -105,7 +124,7 @@ fn rings_mapped_past_libc_are_refused_or_unmediated() {
 #[test]
 fn unmediated_sockets_are_reported_to_the_daemon() {
     for task in ["set-up-elsewhere", "mapped-past-libc"] {
-        let reported = |daemon: &Daemon| {
+        let reported = |daemon: &Daemon, _: &NetNs| {
             let unmediated =
                 |r: &Notice| matches!(r, Notice::Unmediated(why) if why.contains("is not mediated"));
             wait_until("the notice", 60, || daemon.remarks().iter().any(unmediated)).unwrap();
@@ -113,6 +132,28 @@ fn unmediated_sockets_are_reported_to_the_daemon() {
         if run_application(task, "pass", true, reported).is_none() {
             return;
         }
+    }
+}
+
+#[test]
+fn an_interface_leaves_vlan_tags_in_received_packets() {
+    let kept = |_: &Daemon, ns: &NetNs| {
+        let features = || {
+            let features = ns.command("ethtool").args(["-k", "s0"]).output().unwrap();
+            String::from_utf8_lossy(&features.stdout).into_owned()
+        };
+        wait_until("tags in packets", 60, || features().contains("rx-vlan-offload: off")).unwrap();
+    };
+    let _ = run_application("v1", "drop", true, kept);
+}
+
+#[test]
+fn an_interface_that_takes_tags_out_is_refused_by_name() {
+    let powerless = ["setpriv", "--bounding-set=-net_admin"];
+    for fail in ["drop", "pass"] {
+        let Some((output, log)) = run_as(&powerless, "v1", fail, true, |_, _| {}) else { return };
+        assert!(output.contains("bind: 13"), "{output}\n{log}");
+        assert!(log.contains("ethtool -K s0 rxvlan off lro off"), "{log}");
     }
 }
 
@@ -135,7 +176,7 @@ fn every_closing_call_frees_the_queue() {
 
 #[test]
 fn tx_metadata_reaches_the_interface() {
-    let Some((plain, _)) = run_application("metadata", "drop", false, |_| {}) else { return };
+    let Some((plain, _)) = run_application("metadata", "drop", false, |_, _| {}) else { return };
     let answer = |said: &str| said.lines().find(|l| l.starts_with("metadata")).map(str::to_owned);
     if answer(&plain).is_none_or(|a| a.contains("refused")) {
         p4shield_need::skip(

@@ -97,9 +97,64 @@ impl Verdict {
     }
 }
 
+/// A limit of programs that a packet met. The program returns its number, which drops the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ProgramLimit {
+    /// A loop has more iterations for the packet than the program has code for.
+    Loop = 2,
+    /// The packet cannot become as long or as short as the program makes it.
+    Size = 3,
+    /// The program computes a checksum over the payload, and does not see every byte of it.
+    Payload = 4,
+}
+
+impl ProgramLimit {
+    /// All limits, by number.
+    pub const ALL: [Self; 3] = [Self::Loop, Self::Size, Self::Payload];
+
+    /// Returns the limit that a program's return value stands for.
+    #[must_use]
+    pub const fn from_u64(n: u64) -> Option<Self> {
+        match n {
+            2 => Some(Self::Loop),
+            3 => Some(Self::Size),
+            4 => Some(Self::Payload),
+            _ => None,
+        }
+    }
+
+    /// Returns its index in [`Self::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize - Self::Loop as usize
+    }
+
+    /// Returns its name in status and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Size => "size",
+            Self::Payload => "payload",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_read_back_and_drop() {
+        for (i, limit) in ProgramLimit::ALL.into_iter().enumerate() {
+            assert_eq!((ProgramLimit::from_u64(limit as u64), limit.index()), (Some(limit), i));
+            assert_eq!(Verdict::from_u64(limit as u64), Verdict::Drop);
+        }
+        for verdict in [0, 1, 5, u64::MAX] {
+            assert_eq!(ProgramLimit::from_u64(verdict), None);
+        }
+    }
 
     #[test]
     fn unknown_verdicts_drop() {

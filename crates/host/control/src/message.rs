@@ -3,13 +3,13 @@
 use crate::bundle::{BundleLoaded, BundleRequest};
 use crate::program::{MapPart, MapQuery, ProgramDescription, ProgramSlot};
 use crate::sandbox::SandboxReport;
-use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
+use p4shield_abi::{ProgramLimit, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most bytes of a bundle.
@@ -378,6 +378,8 @@ pub struct DirectionStatus {
     pub undecided: u64,
     /// Dropped because the program was stopped, or there was none.
     pub failed: u64,
+    /// Dropped because they met a limit of the program, by [`ProgramLimit::index`].
+    pub limited: [u64; ProgramLimit::ALL.len()],
     /// Digest of the program that runs.
     pub program: Option<[u8; 32]>,
     /// Whether that program reads in-VM information.

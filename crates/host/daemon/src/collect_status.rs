@@ -15,8 +15,8 @@ use crate::status::{
 use crate::supervisor::{KeyReport, SupervisorReport};
 use crate::text::hex;
 use crate::totals::Totals;
-use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus as Info;
+use p4shield_abi::{Direction, ProgramLimit};
 use p4shield_attach::UnownedCounts;
 use p4shield_control as control;
 use p4shield_mediator::{DirectionCounts, Reason};
@@ -185,6 +185,13 @@ fn direction_status(
         judged: judged.map_or(0, |j| j.judged),
         undecided: judged.map_or(0, |j| j.undecided),
         failed: judged.map_or(0, |j| j.failed),
+        limited: judged.map_or_else(Vec::new, limited),
         ..DirectionStatus::default()
     }
+}
+
+/// Returns the limits of programs that packets met, and how many.
+fn limited(judged: &control::DirectionStatus) -> Vec<(String, u64)> {
+    let met = ProgramLimit::ALL.iter().zip(judged.limited).filter(|(_, n)| *n > 0);
+    met.map(|(limit, n)| (limit.name().to_owned(), n)).collect()
 }

@@ -82,6 +82,7 @@ fn packets(status: &Status) -> Vec<Family> {
         "Packets dropped because the program did not check whether its information was known",
     );
     let mut failed = counter("program_failed", "Packets dropped because the program was aborted or missing");
+    let mut limited = counter("program_limited", "Packets dropped because they met a limit of the program");
     let mut info = gauge("program_info", "Digest of the running program, always 1");
     for (labels, d) in directions(status) {
         packets.add(labels.clone(), d.packets);
@@ -94,6 +95,7 @@ fn packets(status: &Status) -> Vec<Family> {
         judged.add(labels.clone(), d.judged);
         undecided.add(labels.clone(), d.undecided);
         failed.add(labels.clone(), d.failed);
+        d.limited.iter().for_each(|(limit, n)| limited.add(with(&labels, "limit", limit), *n));
         if let Some(digest) = &d.program {
             info.set(with(&labels, "digest", digest), 1);
         }
@@ -119,6 +121,7 @@ fn packets(status: &Status) -> Vec<Family> {
         judged,
         undecided,
         failed,
+        limited,
         info,
         unowned,
     ]
@@ -239,6 +242,7 @@ mod tests {
             packets: 5,
             passed: 3,
             dropped: vec![("deadline".into(), 2), ("spoofed".into(), 1)],
+            limited: vec![("loop".into(), 6)],
             program: Some("ab".into()),
             ..DirectionStatus::default()
         };
@@ -278,6 +282,10 @@ mod tests {
             concat!(
                 r#"p4shield_packets_dropped_total{tenant="al\"ice",vm="web","#,
                 r#"direction="ingress",reason="deadline"} 2"#
+            ),
+            concat!(
+                r#"p4shield_program_limited_total{tenant="al\"ice",vm="web","#,
+                r#"direction="ingress",limit="loop"} 6"#
             ),
             r#"p4shield_p4vm_up{tenant="al\"ice"} 0"#,
             r#"p4shield_program_info{tenant="al\"ice",vm="web",direction="ingress",digest="ab"} 1"#,

@@ -266,6 +266,9 @@ pub struct DirectionStatus {
     pub undecided: u64,
     /// Packets among them dropped because the program was stopped or there was none.
     pub failed: u64,
+    /// Packets among them dropped because they met a limit of the program, by limit; limits without packets
+    /// are left out.
+    pub limited: Vec<(String, u64)>,
 }
 
 /// One wire.

@@ -3,9 +3,9 @@
 //! The P4 VM's worker (crate `p4shield-runtime`) calls [`Program::run`] for each packet. The program
 //! works on a [`Packet`] (next module: `packet`) and calls helpers (module `helpers`).
 
-use p4shield_abi::Verdict;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::context::{Context, action};
+use p4shield_abi::{ProgramLimit, Verdict};
 
 use crate::check::{CheckError, Checked, check_and_decode};
 use crate::env::{AddressRange, Env, Flags, stop};
@@ -105,6 +105,8 @@ pub struct RunResult {
     pub stopped: Option<Stop>,
     /// The program read in-VM information that is not known, and never checked whether it is known.
     pub undecided: bool,
+    /// The limit because of which the program drops the packet.
+    pub limit: Option<ProgramLimit>,
     /// The program wrote to the packet or resized it.
     pub rewritten: bool,
     /// Offset of the header copy from the start of the headroom.
@@ -320,15 +322,16 @@ impl Program {
         let (flags, ctx) = (self.code.env.flags, &self.code.env.ctx);
         let (output_action, output_port) = (ctx.output_action, ctx.output_port);
         let undecided = flags.unknown != 0 && flags.decided == 0;
-        let (verdict, stopped) = match result {
-            Ok(r0) if !undecided => (Verdict::from_u64(r0), None),
-            Ok(_) => (Verdict::Drop, None),
-            Err(stop) => (Verdict::Drop, Some(stop)),
+        let (verdict, stopped, limit) = match result {
+            Ok(r0) if !undecided => (Verdict::from_u64(r0), None, ProgramLimit::from_u64(r0)),
+            Ok(_) => (Verdict::Drop, None, None),
+            Err(stop) => (Verdict::Drop, Some(stop), None),
         };
         RunResult {
             verdict,
             stopped,
             undecided,
+            limit,
             rewritten: flags.rewritten != 0,
             start: packet.start(),
             len: packet.len(),

@@ -49,6 +49,8 @@ pub(super) fn judge(
         state.failed();
     } else if result.undecided {
         state.undecided();
+    } else if let Some(limit) = result.limit {
+        state.met(limit);
     }
     if result.verdict != Verdict::Pass {
         respond_drop(&mut respond);

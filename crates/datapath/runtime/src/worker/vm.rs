@@ -9,7 +9,7 @@ use crate::tenant_settings::DecidingTerms;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{DirectionTotals, InfoTotals, LogRecord};
-use p4shield_abi::{Direction, Verdict};
+use p4shield_abi::{Direction, ProgramLimit, Verdict};
 use p4shield_bpf::VmInfo;
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_control::{DirectionStatus, VmStatus};
@@ -69,6 +69,8 @@ pub(super) struct DirectionState {
     fallback: Option<Verdict>,
     /// Without digests, which [`Audit`] sums.
     tally: DirectionTotals,
+    /// Dropped packets that met a limit of the program, by [`ProgramLimit::index`].
+    limited: [u64; ProgramLimit::ALL.len()],
 }
 
 /// What the verdict on a packet reads and changes.
@@ -122,6 +124,11 @@ impl DirectionState {
     #[inline]
     pub(super) fn undecided(&mut self) {
         self.tally.undecided += 1;
+    }
+
+    #[inline]
+    pub(super) fn met(&mut self, limit: ProgramLimit) {
+        self.limited[limit.index()] += 1;
     }
 }
 
@@ -247,6 +254,7 @@ impl DirectionState {
             dropped: t.dropped,
             undecided: t.undecided,
             failed: t.failed,
+            limited: self.limited,
             program: self.program.as_ref().map(|p| p.digest()),
             reads_info: self.program.as_ref().is_some_and(|p| p.reads_info()),
         }

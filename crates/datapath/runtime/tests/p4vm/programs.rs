@@ -28,6 +28,13 @@ pub(crate) const ODD: &str = "
         return p[0] & 1;
     }";
 
+/// Returns the first byte.
+pub(crate) const FIRST_BYTE: &str = "
+    PROGRAM {
+        unsigned char *p = (unsigned char *)c->data;
+        return p + 14 > (unsigned char *)c->data_end ? 0 : p[0];
+    }";
+
 /// Writes the number of its version into the second byte of every packet. Two versions have different
 /// digests.
 pub(crate) fn stamp(version: u8) -> String {

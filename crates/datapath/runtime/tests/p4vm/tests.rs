@@ -21,6 +21,7 @@ pub(crate) type Test = (&'static str, fn());
 
 pub(crate) const TESTS: &[Test] = &[
     ("programs_judge_packets", programs_judge_packets),
+    ("packets_that_meet_a_limit_are_counted_by_reason", packets_at_limits_are_counted),
     ("a_direction_without_a_program_drops_and_counts", a_direction_without_a_program_drops_and_counts),
     ("a_direction_without_a_program_passes_if_configured", no_program_passes_if_configured),
     ("an_unsafe_program_is_refused_and_the_old_one_stays", an_unsafe_program_is_refused),
@@ -53,6 +54,18 @@ fn programs_judge_packets() {
     assert_eq!(rig.entry(INGRESS, "counts", 1), Some(4));
     let ingress = rig.status().vms[0].directions[0].clone();
     assert_eq!((ingress.judged, ingress.passed, ingress.dropped, ingress.failed), (4, 2, 2, 0));
+}
+
+fn packets_at_limits_are_counted() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::FIRST_BYTE).unwrap();
+    let mut m = rig.attach(1);
+    for byte in [0, 1, 2, 3, 2, 4, 5] {
+        let verdict = if byte == 1 { Verdict::Pass } else { Verdict::Drop };
+        assert_eq!(m.judge(Direction::Ingress, byte), (verdict, None));
+    }
+    let ingress = rig.status().vms[0].directions[0].clone();
+    assert_eq!((ingress.dropped, ingress.failed, ingress.limited), (6, 0, [2, 1, 1]));
 }
 
 fn a_direction_without_a_program_drops_and_counts() {

@@ -4,6 +4,7 @@ use super::Lowering;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
 use crate::ir::{BinOp, Cc, Opnd, Ty};
+use p4shield_abi::ProgramLimit;
 use p4shield_abi::helper::{self, algorithm};
 
 impl Lowering<'_> {
@@ -83,8 +84,8 @@ impl Lowering<'_> {
         let parsed = self.b.read(self.packet.parsed);
         let rest = self.helper(helper::PAYLOAD_SUM, true, vec![parsed], 64);
         let known = self.b.cmp(Cc::Ule, rest, Opnd::C(0xffff), 64);
-        let (go_on, refuse) = (self.b.new_block("payload"), self.refuse);
-        self.b.branch(known, go_on, refuse);
+        let (go_on, beyond) = (self.b.new_block("payload"), self.at_limit(ProgramLimit::Payload));
+        self.b.branch(known, go_on, beyond);
         self.b.switch_to(go_on);
         // Behind an odd number of bytes, the payload's even bytes are the low ones of their words. Swapping
         // the bytes of its sum has the same effect (RFC 1071, section 2 (B), "Byte Order Independence").

@@ -13,6 +13,7 @@ use crate::ir::{BinOp, Block, Cc, Opnd};
 use crate::source::Span;
 use crate::types::Type;
 use num_bigint::BigInt;
+use p4shield_abi::ProgramLimit;
 
 /// Iterations of a loop whose number of iterations is unknown.
 const MAX_ROUNDS: usize = 64;
@@ -55,8 +56,8 @@ impl Lowering<'_> {
             let hint = "loop over constant bounds, and leave the loop with `break`";
             self.cut_loop(at, rounds as u32, "a packet that needs more is dropped", hint);
         }
-        let refuse = self.refuse;
-        self.b.jump(refuse);
+        let beyond = self.at_limit(ProgramLimit::Loop);
+        self.b.jump(beyond);
         self.b.switch_to(end);
     }
 

@@ -37,6 +37,7 @@ use crate::ir::builder::{Builder, Slot};
 use crate::ir::{Block, Function, Map, MapId, Opnd};
 use crate::lexer::Name;
 use crate::source::Span;
+use p4shield_abi::ProgramLimit;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use storage::{HeaderStore, Storage};
@@ -121,6 +122,8 @@ struct Lowering<'a> {
     reject: Block,
     /// Target for packets that are dropped.
     refuse: Block,
+    /// Targets for packets that are dropped because they meet a limit, by [`ProgramLimit::index`].
+    limits: [Block; ProgramLimit::ALL.len()],
     emitted: Vec<EmittedHeader>,
     /// Whether the program calls `truncate`.
     truncates: bool,

@@ -13,6 +13,7 @@ use crate::control::Architecture;
 use crate::hir::{self, Next, Target};
 use crate::ir::Block;
 use crate::source::Span;
+use p4shield_abi::ProgramLimit;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -109,8 +110,8 @@ impl Lowering<'_> {
         if self.architecture == Architecture::V1model {
             return self.fail("ParserTimeout");
         }
-        let refuse = self.refuse;
-        self.b.jump(refuse);
+        let beyond = self.at_limit(ProgramLimit::Loop);
+        self.b.jump(beyond);
     }
 
     /// Lowers iterations of a loop until more than `most` statements are inlined; returns whether none

@@ -3,6 +3,7 @@
 use super::uses;
 use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
+use p4shield_abi::Verdict;
 
 /// If a larger check of the same pointer with the same failure target follows a check, enlarges the
 /// first.
@@ -14,8 +15,9 @@ pub(super) fn merge(f: &mut Function) {
         let [p] = g.preds(*b) else { continue };
         let (Some(first), Some(second)) = (check(f, &uses, *p), check(f, &uses, *b)) else { continue };
         // If a failing check drops the packet, stores to the packet before the check do not matter.
-        let drops =
-            f.block(first.fail).insts.is_empty() && f.block(first.fail).term == Term::Return(Opnd::C(0));
+        let failed = f.block(first.fail);
+        let drops = failed.insts.is_empty()
+            && matches!(failed.term, Term::Return(Opnd::C(n)) if n != Verdict::Pass as u64);
         let harmless = |op: &Op| !op.has_effect() && !op.is_call() || drops && matches!(op, Op::Store { .. });
         let quiet = f.block(*b).insts.iter().all(|i| harmless(&f.inst(*i).op));
         let same = first.base == second.base && first.end == second.end && first.fail == second.fail;

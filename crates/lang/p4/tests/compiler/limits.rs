@@ -1,6 +1,7 @@
 //! The page of limits states the compiler's own constants, and loops that are cut are warned of.
 
 use crate::common::{Bench, compiled, program};
+use p4shield_abi::ProgramLimit;
 use p4shield_abi::object::MAX_INSTRUCTIONS;
 
 fn read(path: &str) -> String {
@@ -89,10 +90,31 @@ fn a_for_loop_that_never_ends_is_warned_of_and_cut() {
     assert_eq!(cut(body), [once]);
     assert_eq!(cut("for (bit<8> i = 0; i >= 0; i = i + 2) { hdr.h.b = hdr.h.b + i; }"), [once]);
     let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", body));
-    b.drops(&[1, 2, 3]);
+    b.meets(&[1, 2, 3], ProgramLimit::Loop);
     // The packet may leave it.
     let left = body.replace("{ hdr.h.b = hdr.h.b ^ i; }", "{ break; } hdr.h.b = hdr.h.b + 1;");
     assert_eq!(cut(&left), [once]);
     let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", &left));
     assert_eq!(b.passes(&[200, 2, 3]), [200, 202, 3]);
+}
+
+#[test]
+fn packets_that_meet_a_limit_are_dropped_by_reason() {
+    // More iterations of a parser loop than there is code for.
+    let text = program("bit<8> a;", "", "", "").replace(
+        "p.extract(hdr.h); transition accept;",
+        "p.extract(hdr.h); transition more; } state more { bit<8> n = p.lookahead<bit<8>>(); p.advance(8); \
+         transition select(n) { 0: accept; default: more; }",
+    );
+    let mut b = Bench::new(&text);
+    b.meets(&[1; 64], ProgramLimit::Loop);
+    assert_eq!(b.run(&[&[1, 1, 0][..], &[9; 60]].concat()).limit, None);
+    // A packet that grows beyond the headroom.
+    let grown = "header g_t { bit<1600> a; }\nstruct headers_t { h_t h; g_t g; }";
+    let text =
+        program("bit<8> a;", "", "", "hdr.g.setValid();").replace("struct headers_t { h_t h; }", grown);
+    Bench::new(&text).meets(&[7, 8, 9], ProgramLimit::Size);
+    // A program that drops a packet of its own accord meets no limit.
+    let mut b = Bench::new(&program("bit<8> a;", "", "", "mark_to_drop();"));
+    assert_eq!((b.run(&[7]).pass, b.run(&[7]).limit), (false, None));
 }

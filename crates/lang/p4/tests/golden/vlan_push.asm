@@ -6,10 +6,10 @@ p4_main:
     ; test.p4:35: packet.extract(hdr.ethernet);
     r4 = r3
     r4 += 14
-    if r4 > r2 goto L0
+    if r4 > r2 goto L1
     r7 = *(u16 *)(r3 + 12)
     ; test.p4:36: transition select(hdr.ethernet.type) {
-    if r7 == 129 goto L0
+    if r7 == 129 goto L1
     ; test.p4:35: packet.extract(hdr.ethernet);
     r8 = *(u64 *)(r3 + 4)
     r9 = *(u64 *)(r3 + 0)
@@ -49,5 +49,8 @@ p4_main:
     exit
 L0:
     ; test.p4:68: ubpf(push_parser(), push(), push_deparser()) main;
+    w0 = 3
+    exit
+L1:
     w0 = 0
     exit

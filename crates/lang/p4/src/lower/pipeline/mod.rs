@@ -20,6 +20,7 @@ use crate::ir::builder::Builder;
 use crate::ir::{Block, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
+use p4shield_abi::ProgramLimit;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -28,6 +29,7 @@ use std::rc::Rc;
 pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink: &mut Sink) -> Lowered {
     let mut b = Builder::new();
     let (rejected, refused) = (b.new_block("reject"), b.new_block("refuse"));
+    let limits = ProgramLimit::ALL.map(|limit| b.new_block(limit.name()));
     let packet = PacketState {
         data: b.slot(Ty::Packet),
         end: b.slot(Ty::Packet),
@@ -60,6 +62,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         packet,
         reject: rejected,
         refuse: refused,
+        limits,
         emitted: Vec::new(),
         truncates: false,
         info_read: None,
@@ -277,7 +280,8 @@ impl Lowering<'_> {
             _ => false,
         };
         // A packet that cannot be written is dropped, even if rejected packets pass.
-        let rejected = std::mem::replace(&mut self.reject, self.refuse);
+        let unwritable = self.at_limit(ProgramLimit::Size);
+        let rejected = std::mem::replace(&mut self.reject, unwritable);
         let grown = if fixed {
             self.write_in_place();
             Opnd::C(0)
@@ -299,9 +303,15 @@ impl Lowering<'_> {
         self.b.switch_to(go_on);
     }
 
+    /// Returns the target for packets that are dropped because they meet a limit.
+    pub(super) const fn at_limit(&self, limit: ProgramLimit) -> Block {
+        self.limits[limit.index()]
+    }
+
     fn leave_rejected(&mut self, reject: Reject, span: Span) {
-        let ends: [(Block, u64); 2] = [(self.reject, u64::from(reject == Reject::Pass)), (self.refuse, 0)];
-        for (block, verdict) in ends {
+        let ends = [(self.reject, u64::from(reject == Reject::Pass)), (self.refuse, 0)];
+        let limits = ProgramLimit::ALL.map(|limit| (self.at_limit(limit), limit as u64));
+        for (block, verdict) in ends.into_iter().chain(limits) {
             self.b.switch_to(block);
             self.b.f.block_mut(block).span = span;
             self.b.span = span;

@@ -1,7 +1,7 @@
 //! Compiles and verifies programs, and runs them on both engines.
 
-use p4shield_abi::Verdict;
 use p4shield_abi::info::{InfoStatus, Snapshot};
+use p4shield_abi::{ProgramLimit, Verdict};
 use p4shield_bpf::verify::Limits;
 use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link, verify};
 use p4shield_p4::{Compiled, NoIncludes, Options, compile};
@@ -24,6 +24,7 @@ pub(crate) struct Out {
     pub(crate) pass: bool,
     pub(crate) bytes: Vec<u8>,
     pub(crate) total: u32,
+    pub(crate) limit: Option<ProgramLimit>,
 }
 
 /// Compiles a program; panics with all diagnostics.
@@ -82,7 +83,7 @@ impl Bench {
             let mut bytes = self.packet.bytes().to_vec();
             // Bytes beyond the header copy are appended unseen.
             bytes.extend(packet.iter().skip(COPY));
-            Out { pass, total: o.total, bytes: if pass { bytes } else { Vec::new() } }
+            Out { pass, total: o.total, bytes: if pass { bytes } else { Vec::new() }, limit: o.limit }
         });
         let [jit, interpreter] = outs;
         assert_eq!(jit, interpreter, "the engines disagree");
@@ -98,6 +99,11 @@ impl Bench {
 
     pub(crate) fn drops(&mut self, packet: &[u8]) {
         assert!(!self.run(packet).pass, "passed: {}\n{}", hex(packet), self.compiled.asm);
+    }
+
+    /// Runs a packet that must be dropped because it meets this limit.
+    pub(crate) fn meets(&mut self, packet: &[u8], limit: ProgramLimit) {
+        assert_eq!(self.run(packet).limit, Some(limit), "{}\n{}", hex(packet), self.compiled.asm);
     }
 
     /// Returns a map's value, which must be the same in both engines.

@@ -4,9 +4,9 @@
 use p4shield_abi::Direction;
 
 use super::Report;
-use super::finding::Finding;
-use super::items::{Anchor, Doubt, ItemAudit, OVERLAP, Record, Stretch};
+use super::items::{Anchor, Doubt, ItemAudit, OVERLAP, Record, TIED};
 use super::peel::differences;
+use super::stretch::close_stretch;
 
 /// Distance of places that are tried first in a long range. Half of it differs at most, on both ends of an
 /// interval, which leaves room for losses.
@@ -14,10 +14,6 @@ const STEP: u64 = 32;
 
 /// Differing packets of an interval, as a fraction of its packets, with which its place is still certain.
 const MOST_DIFFERENT: u64 = 4;
-
-/// Neighbouring places with equally few differing packets that are as good as one after a restart. A packet
-/// that was lost or repeated in the interval adds one of them; [`OVERLAP`] is four times as many.
-const TIED: u64 = OVERLAP / 4;
 
 /// Packets of a range for each that may equal another, while the network repeats some.
 const FEW_EQUAL: usize = 16;
@@ -69,15 +65,7 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
         audit.begun_at.get_or_insert(place);
     } else if audit.stretch.is_none() {
         // From here on the numbers are compared. The record ends somewhere between `low` and `high`.
-        audit.stretch = Some(Stretch {
-            packets: record.packets,
-            place: high.into(),
-            slack: high - low + TIED,
-            from: low,
-            counted_to: low,
-            since: now,
-            is_restart: false,
-        });
+        audit.begin_stretch(&record, [low, high], now);
     }
     true
 }
@@ -202,69 +190,5 @@ fn best_of(
         book(place, place + step, -1);
         window = book(place + judged, place + judged + step, 1);
         place += step;
-    }
-}
-
-/// Compares the numbers of a stretch whose end is known.
-fn close_stretch(audit: &mut ItemAudit, now: u64, packets: u64, place: u64, out: &mut Report) {
-    let Some(stretch) = audit.stretch.take() else {
-        // What was in flight when the audit began is not part of it.
-        let early = audit.early.min(place);
-        return audit.ledger.uncompared(place - early);
-    };
-    let uncompared = place.saturating_sub(stretch.counted_to.max(audit.early));
-    let late = audit.arrived_late(stretch.from, place);
-    audit.forget_late(stretch.from, place);
-    let judged = i128::from(packets) - i128::from(stretch.packets);
-    let surplus = i128::from(place) - i128::from(late) - stretch.place - judged;
-    let surplus = if surplus < 0 { (surplus + i128::from(stretch.slack)).min(0) } else { surplus };
-    let amount = u64::try_from(surplus.unsigned_abs()).unwrap_or(u64::MAX);
-    // Packets around a restart are a finding of their own.
-    let unaccounted = if stretch.is_restart && surplus > 0 { amount } else { 0 };
-    audit.ledger.uncompared(uncompared.saturating_sub(unaccounted));
-    if stretch.is_restart {
-        if surplus > 0 {
-            out.findings.push(Finding::Unaccounted { direction: audit.direction, packets: amount });
-        }
-    } else if surplus > 0 {
-        audit.ledger.unjudged(now, amount, false);
-    } else {
-        audit.ledger.missing(now, amount);
-    }
-}
-
-/// Books what is certain about a stretch that goes on for long.
-pub(super) fn report_long_stretch(audit: &mut ItemAudit, now: u64, conclude: bool) {
-    let (grace, count) = (audit.limits.grace_ns, audit.count());
-    let Some(stretch) = &audit.stretch else { return };
-    if audit.records.iter().any(|r| r.is_restart) {
-        return;
-    }
-    if !conclude && now.saturating_sub(stretch.since) < audit.limits.patience_ns {
-        return;
-    }
-    let judged = |record: &Record| i128::from(record.packets) - i128::from(stretch.packets);
-    let late = i128::from(audit.arrived_late(stretch.from, count));
-    let certain =
-        |r: &Record| i128::from(audit.sample(r.at.checked_sub(grace))) - late - stretch.place - judged(r);
-    let surplus = audit.records.back().map_or(0, certain);
-    let arrived = i128::from(count) - late - stretch.place + i128::from(stretch.slack);
-    let due = audit.records.iter().rev().find(|r| r.at.saturating_add(grace) <= now);
-    let missing = due.map_or(0, |r| judged(r) - arrived);
-    let (is_restart, uncounted) =
-        (stretch.is_restart, count.saturating_sub(stretch.counted_to.max(audit.early)));
-    let amount = |n: i128| u64::try_from(n.max(0)).unwrap_or(u64::MAX);
-    if let Some(stretch) = &mut audit.stretch {
-        stretch.counted_to = stretch.counted_to.max(count);
-        stretch.since = now;
-        if !is_restart {
-            stretch.place += surplus.max(0);
-            stretch.packets += amount(missing);
-        }
-    }
-    audit.ledger.uncompared(uncounted);
-    if !is_restart {
-        audit.ledger.unjudged(now, amount(surplus), false);
-        audit.ledger.missing(now, amount(missing));
     }
 }

@@ -1,11 +1,11 @@
 //! One step of the comparison of one direction packet by packet: [`items`](super::items) compares while it
 //! knows where records end, and [`anchor`] finds that again.
 
-use super::anchor;
 use super::finding::{Finding, Notice};
 use super::history::Histories;
 use super::items::ItemAudit;
 use super::{Counts, Report};
+use super::{anchor, stretch};
 
 /// Multiple of [`Limits::grace_ns`](super::Limits::grace_ns) after which an audit has begun: a record that
 /// contains all that was in flight, and another to find its place by.
@@ -34,7 +34,7 @@ impl ItemAudit {
         }
         while if self.anchor.is_some() { self.compare_next(now) } else { anchor::find(self, now, out) } {}
         self.expire(now);
-        anchor::report_long_stretch(self, now, false);
+        stretch::report_long_stretch(self, now, false);
         self.ledger.tick(now, self.counts.packets, false, out);
         if self.anchor.is_some() && !self.reported_aligned {
             self.reported_aligned = true;
@@ -48,7 +48,8 @@ impl ItemAudit {
         self.expire(now);
         // What still waits was not found in a record, and too young to be one too many.
         self.ledger.not_compared_after_all(self.unjudged.drain(..).count() as u64);
-        anchor::report_long_stretch(self, now, true);
+        stretch::report_long_stretch(self, now, true);
+        self.book_rest();
         self.ledger.tick(now, self.counts.packets, true, out);
         if self.begun_at.is_none() {
             out.findings.push(Finding::Unproven { direction: self.direction });

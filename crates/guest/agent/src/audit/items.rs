@@ -20,6 +20,10 @@ const ARRIVALS: usize = 1 << 20;
 /// Packets before a compared record that are kept: what may have been overtaken there.
 pub(super) const OVERLAP: u64 = 64;
 
+/// Neighbouring places with equally few differing packets that are as good as one after a restart. A packet
+/// that was lost or repeated in the interval adds one of them; [`OVERLAP`] is four times as many.
+pub(super) const TIED: u64 = OVERLAP / 4;
+
 /// Losses that are remembered, because a packet that was thought lost may only be late.
 pub(super) const REMEMBERED: usize = 8_192;
 
@@ -137,6 +141,8 @@ pub(super) struct ItemAudit {
     pub(super) early: u64,
     /// Packets behind the first place of a record that turned out to be of an earlier one.
     pub(super) judged_before: u64,
+    /// Packets around restarts that are a finding.
+    pub(super) unaccounted: u64,
     /// How long it was beginning.
     pub(super) early_ns: u64,
     pub(super) started: Option<u64>,
@@ -171,6 +177,7 @@ impl ItemAudit {
             reported_aligned: false,
             early: 0,
             judged_before: 0,
+            unaccounted: 0,
             early_ns: 0,
             started: None,
             begun_at: None,
@@ -183,7 +190,7 @@ impl ItemAudit {
         if self.records.len() == RECORDS {
             self.lose_anchor();
             self.follow_key();
-            self.records.pop_front();
+            self.skip_record();
         }
         self.records.push_back(record);
     }
@@ -192,48 +199,6 @@ impl ItemAudit {
     /// compared.
     pub(super) const fn restart(&mut self) {
         self.restarted = true;
-    }
-
-    /// Begins the stretch between two P4 VMs.
-    pub(super) fn begin_restart(&mut self) {
-        self.lose_anchor();
-        if let Some(stretch) = &mut self.stretch {
-            (stretch.packets, stretch.is_restart) = (0, true);
-        }
-        if let Some(record) = self.records.front_mut() {
-            record.is_restart = false;
-        }
-    }
-
-    /// Gives the place of the newest compared record up: what follows is not compared until another is found.
-    ///
-    /// Packets of compared records that have not arrived yet are still waited for. Whether packets that
-    /// arrived are in the records that follow can no longer be seen: their number is compared, and they no
-    /// longer count as compared.
-    pub(super) fn lose_anchor(&mut self) {
-        let Some(anchor) = self.anchor.take() else { return };
-        while !self.missing.is_empty() && self.take_undigested() {
-            self.missing.remove(0);
-        }
-        let undigested: u64 = self.undigested.drain(..).map(|u| u.packets).sum();
-        let unjudged = self.unjudged.drain(..).count() as u64;
-        self.ledger.not_compared_after_all(unjudged);
-        // The place may be wrong by as many packets as are in doubt. It is too low if they seem not to be
-        // judged (ingress) or to be lost before that (egress), else too high.
-        let doubtful = |accuses: bool| -> u64 {
-            let still = self.doubts.iter().filter(|d| d.accuses == accuses && anchor.place < d.until);
-            still.map(|d| d.left).sum()
-        };
-        let above = doubtful(self.direction == Direction::Ingress);
-        self.stretch = Some(Stretch {
-            packets: anchor.record.packets,
-            place: i128::from(anchor.place + above) - i128::from(unjudged) - i128::from(undigested),
-            slack: doubtful(true) + doubtful(false),
-            from: anchor.place,
-            counted_to: anchor.place,
-            since: self.samples.back().map_or(0, |s| s.0),
-            is_restart: false,
-        });
     }
 
     /// Takes the items of new packets over. Those that the tap overwrote meanwhile have no digest.
@@ -373,19 +338,21 @@ impl ItemAudit {
     /// The oldest waiting record is compared: it ends at `place`, and these packets differ.
     fn accept(&mut self, now: u64, place: u64, found: Vec<(u64, i64)>) {
         let (Some(record), Some(anchor)) = (self.records.pop_front(), self.anchor.take()) else { return };
-        let near = |at: u64, item: u64| self.items(at.saturating_sub(OVERLAP), at).any(|i| i == item);
-        let near_after = |at: u64, item: u64| self.items(at, at + OVERLAP).any(|i| i == item);
+        let copies =
+            |from: u64, to: u64, item: u64| self.items(from, to).filter(|i| *i == item).count() as u64;
         let (mut judged_only, mut seen_only, mut overtaken) = (Vec::new(), Vec::new(), 0);
         for (item, times) in found.into_iter().filter(|(item, _)| *item != 0) {
-            let is_nearby = anchor.fresh
-                && if times > 0 { near(anchor.place, item) } else { near_after(anchor.place, item) };
-            if is_nearby {
-                // Packets that may be of earlier records, which are not compared, are not compared either.
-                overtaken += times.min(0).unsigned_abs();
-            } else {
-                let list = if times > 0 { &mut judged_only } else { &mut seen_only };
-                list.extend(std::iter::repeat_n(item, times.unsigned_abs() as usize));
-            }
+            let at = anchor.place;
+            let nearby = match anchor.fresh {
+                false => 0,
+                true if times > 0 => copies(at.saturating_sub(OVERLAP), at, item),
+                true => copies(at, at + OVERLAP, item),
+            };
+            // Packets that may be of earlier records, which are not compared, are not compared either.
+            let nearby = nearby.min(times.unsigned_abs());
+            overtaken += if times < 0 { nearby } else { 0 };
+            let list = if times > 0 { &mut judged_only } else { &mut seen_only };
+            list.extend(std::iter::repeat_n(item, (times.unsigned_abs() - nearby) as usize));
         }
         let undigested = self.items(anchor.place, place).filter(|item| *item == 0).count() as u64;
         self.refresh(now, [anchor.place, place], &seen_only);
@@ -432,8 +399,13 @@ impl ItemAudit {
     }
 
     /// Returns the number of packets at the start of the audit that were not compared at all.
-    fn unaudited(&self) -> u64 {
-        self.begun_at.map_or(self.early, |place| place.min(self.early)) + self.judged_before
+    pub(super) fn unaudited(&self) -> u64 {
+        self.start_end() + self.judged_before
+    }
+
+    /// Returns the number of the last packet that is no part of the audit, since it was still beginning.
+    pub(super) fn start_end(&self) -> u64 {
+        self.begun_at.map_or(self.early, |place| place.min(self.early))
     }
 
     pub(super) fn status(&self) -> DirectionStatus {

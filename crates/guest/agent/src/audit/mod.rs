@@ -77,6 +77,7 @@ mod peel;
 mod pending;
 mod rekey;
 pub mod settings;
+mod stretch;
 mod values;
 
 use p4shield_abi::Direction;

@@ -57,16 +57,20 @@ impl ItemAudit {
         if !self.missing.iter().any(|p| p.at.saturating_add(grace) <= now) {
             return;
         }
-        // Packets that arrived after the newest compared record are late, but not missing.
-        let mut late: Vec<u64> = self.items(place, self.count()).collect();
-        if self.has_twins() {
-            let from = (place.max(self.first) - self.first) as usize;
-            late.extend(self.twins.range(from.min(self.twins.len())..).filter(|twin| **twin != 0));
+        // Packets that arrived after the newest compared record are late, but not missing. Each stands for
+        // one, the newest first: of many that equal it, the others are missing.
+        let late = self.arrived_after(place);
+        let mut left: HashMap<u64, u64> = self.missing.iter().map(|p| (p.item, 0)).collect();
+        for item in &late {
+            left.entry(*item).and_modify(|n| *n += 1);
         }
-        late.sort_unstable();
-        // So may be those without a digest among them.
+        self.missing.sort_by_key(|p| std::cmp::Reverse(p.at));
+        let is_missing = |p: &mut Pending| {
+            let has_arrived = left.get_mut(&p.item).filter(|n| **n > 0).map(|n| *n -= 1).is_some();
+            !has_arrived && p.at + grace <= now
+        };
+        // Those without a digest among them may stand for any.
         let mut waiting = late.partition_point(|item| *item == 0);
-        let is_missing = |p: &mut Pending| p.at + grace <= now && late.binary_search(&p.item).is_err();
         for p in self.missing.extract_if(.., is_missing).collect::<Vec<_>>() {
             if self.take_undigested() {
                 continue;
@@ -78,6 +82,17 @@ impl ItemAudit {
                 self.resolve(now, p, self.direction == Direction::Egress);
             }
         }
+    }
+
+    /// Returns the items of the packets after number `place`, under both keys, in order.
+    pub(super) fn arrived_after(&self, place: u64) -> Vec<u64> {
+        let mut arrived: Vec<u64> = self.items(place, self.count()).collect();
+        if self.has_twins() {
+            let from = (place.max(self.first) - self.first) as usize;
+            arrived.extend(self.twins.range(from.min(self.twins.len())..).filter(|twin| **twin != 0));
+        }
+        arrived.sort_unstable();
+        arrived
     }
 
     /// Returns how many packets after number `from`, up to number `to`, are of earlier, compared records.
@@ -129,7 +144,7 @@ impl ItemAudit {
         let item = p.item;
         let has_arrived = accuses == (self.direction == Direction::Ingress);
         if self.is_doubtful(p.after, accuses) {
-            if has_arrived && accuses {
+            if accuses {
                 self.ledger.not_compared_after_all(1);
             } else if has_arrived {
                 // It was judged before the audit began.

@@ -21,6 +21,8 @@ pub(super) struct InterfaceWatch {
     /// Number of the key that the log has.
     key: usize,
     source: CountSource,
+    /// Whether the present interface, or the last one, has a tap.
+    has_tap: bool,
     /// Counts of previous interfaces of this name, by direction.
     before: [Counts; 2],
     /// By direction.
@@ -50,12 +52,13 @@ impl InterfaceWatch {
         let source = open(config, &digests, DIGEST_HEADER_BYTES as u32)?;
         let place = source.place();
         let (config, (before, histories)) = (config.clone(), Default::default());
-        Ok(Self { config, digests, key: 0, source, before, histories, since: [0; 2], place })
+        let has_tap = source.has_tap();
+        Ok(Self { config, digests, key: 0, source, has_tap, before, histories, since: [0; 2], place })
     }
 
     /// Returns what the interface shows of its packets.
     pub(super) const fn method(&self) -> Method {
-        if matches!(self.source, CountSource::Tap { .. }) { Method::Digests } else { Method::Counters }
+        if self.has_tap { Method::Digests } else { Method::Counters }
     }
 
     /// Returns the event that starts the audit: the interface, and the limitations.
@@ -138,7 +141,10 @@ impl InterfaceWatch {
             return Vec::new();
         }
         match open(&self.config, &self.digests, cover.unwrap_or(DIGEST_HEADER_BYTES as u32)) {
-            Ok(source) => self.source = source,
+            Ok(source) => {
+                self.has_tap = source.has_tap();
+                self.source = source;
+            }
             Err(error) => {
                 tracing::warn!(
                     event = "audit_interface_gone",
@@ -201,8 +207,7 @@ impl InterfaceWatch {
     /// Passes the counts of one direction to the audit engine.
     pub(super) fn observe(&mut self, now: Now, direction: Direction, audit: &mut Audit) {
         let Some(counts) = self.counts(direction) else { return };
-        let is_tap = matches!(self.source, CountSource::Tap { .. });
-        let history = is_tap.then_some(&self.histories[direction as usize]);
+        let history = self.has_tap.then_some(&self.histories[direction as usize]);
         audit.observe(now, direction, counts, history);
     }
 
@@ -220,7 +225,8 @@ impl InterfaceWatch {
             CountSource::Counters { base, .. } => {
                 since_base(direction, &counters(&self.config.interface)?, base)
             }
-            CountSource::Missing => return None,
+            // Its last packets are still compared.
+            CountSource::Missing => Counts::default(),
         };
         self.histories[d].iter_mut().for_each(|history| history.forget_before(self.since[d]));
         Some(self.before[d].and(counts))
@@ -228,6 +234,10 @@ impl InterfaceWatch {
 }
 
 impl CountSource {
+    const fn has_tap(&self) -> bool {
+        matches!(self, Self::Tap { .. })
+    }
+
     /// Returns the hooks of the tap.
     fn place(&self) -> String {
         match self {

@@ -48,7 +48,7 @@ struct InFlight {
 
 pub(super) struct Game {
     hole: Hole,
-    audit: Audit,
+    pub(super) audit: Audit,
     pub(super) now: u64,
     seed: u64,
     /// Number of the VM's key, and of the one that the P4 VM has. A key's digests have its number modulo 2.
@@ -74,28 +74,29 @@ pub(super) struct Game {
     pub(super) late: u64,
     /// Whether something else judged than the tenant expects.
     pub(super) is_other_judge: bool,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) direction: Direction,
 }
 
-fn now(ms: u64) -> Now {
+pub(super) fn now(ms: u64) -> Now {
     let mono_ns = (ms + 3_600_000) * MS;
     Now { mono_ns, real_ns: mono_ns + 1_700_000_000_000_000_000 }
 }
 
-fn audit(hole: Hole, at: u64) -> Audit {
+fn audit(hole: Hole, at: u64, direction: Direction) -> Audit {
     let known = ExpectedProgram::OneOf(vec![Digest(PROGRAM)]);
     let expected = match hole {
         Hole::NoExpectations => {
             Expectations { header_bytes: 0, replacements: u32::MAX, ..Expectations::default() }
         }
-        _ => Expectations { programs: [known, ExpectedProgram::None], ..Expectations::default() },
+        _ => Expectations { programs: [known.clone(), known], ..Expectations::default() },
     };
     let mut limits = Limits::new(INTERVAL * MS, DELAY * MS);
     if hole == Hole::UndigestedSwitchesOff {
         limits.min_compared_ppm = 0;
     }
     let method = if hole == Hole::NumbersOnly { Method::Counters } else { Method::Digests };
-    Audit::new(limits, expected, &[Direction::Ingress], method, now(at))
+    Audit::new(limits, expected, &[direction], method, now(at))
 }
 
 fn key(number: u8) -> TenantKey {
@@ -108,9 +109,16 @@ fn sealer(floor: u64, number: u8) -> LogSealer {
 
 impl Game {
     pub(super) fn new(seed: u64, hole: Hole) -> Self {
-        let mut game = Self {
+        let mut game = Self::fresh(seed, hole, Direction::Ingress);
+        // What happens at the start of an audit is no part of it.
+        game.forward(500);
+        game
+    }
+
+    pub(super) fn fresh(seed: u64, hole: Hole, direction: Direction) -> Self {
+        Self {
             hole,
-            audit: audit(hole, 0),
+            audit: audit(hole, 0, direction),
             now: 0,
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             key: 0,
@@ -120,7 +128,7 @@ impl Game {
             sealer: sealer(1, 0),
             opener: LogOpener::new(&key(0), &WEB),
             epoch: 0,
-            record: LogRecord { header_bytes: 128, programs: [PROGRAM, [0; 32]], ..LogRecord::default() },
+            record: LogRecord { header_bytes: 128, programs: [PROGRAM, PROGRAM], ..LogRecord::default() },
             held: VecDeque::new(),
             hold_until: 0,
             in_flight: Vec::new(),
@@ -132,10 +140,8 @@ impl Game {
             late: 0,
             is_other_judge: false,
             findings: Vec::new(),
-        };
-        // What happens at the start of an audit is no part of it.
-        game.forward(500);
-        game
+            direction,
+        }
     }
 
     pub(super) fn random(&mut self, below: u64) -> u64 {
@@ -159,11 +165,12 @@ impl Game {
 
     pub(super) fn judge(&mut self, packet: Packet) {
         let digest = self.digest(packet, self.p4vm_key);
-        let t = &mut self.record.totals[0];
+        let d = self.direction as usize;
+        let t = &mut self.record.totals[d];
         (t.judged, t.passed) = (t.judged + 1, t.passed + 1);
         t.without_program += u64::from(self.record.programs[0] == [0; 32]);
         self.is_other_judge |= self.record.programs[0] != PROGRAM;
-        self.record.sketches[0].add(Sketch::item(digest));
+        self.record.sketches[d].add(Sketch::item(digest));
     }
 
     pub(super) fn arrive(&mut self, packet: Option<Packet>) {
@@ -175,8 +182,17 @@ impl Game {
     /// A packet as it should be.
     pub(super) fn honest(&mut self) {
         let packet = self.packet();
-        self.judge(packet);
-        self.arrive(Some(packet));
+        self.honest_one(packet);
+    }
+
+    pub(super) fn honest_one(&mut self, packet: Packet) {
+        if self.direction == Direction::Egress {
+            self.see(Some(packet));
+            self.arrive(Some(packet));
+        } else {
+            self.judge(packet);
+            self.arrive(Some(packet));
+        }
     }
 
     /// A packet without a verdict.
@@ -216,16 +232,26 @@ impl Game {
         }
     }
 
+    pub(super) fn see(&mut self, packet: Option<Packet>) {
+        self.counts.packets += 1;
+        self.counts.not_whole += u64::from(packet.is_none());
+        for k in [self.key, self.key + 1] {
+            let is_used = k == self.key || self.rotation.is_some();
+            let digest = packet.filter(|_| is_used).map_or(0, |packet| self.digest(packet, k));
+            self.histories[usize::from(k % 2)].push(digest);
+        }
+    }
+
     fn deliver(&mut self) {
         let now = self.now;
         for p in self.in_flight.extract_if(.., |p| p.due <= now).collect::<Vec<_>>() {
-            self.counts.packets += 1;
-            self.counts.not_whole += u64::from(p.packet.is_none());
-            for k in [self.key, self.key + 1] {
-                let is_used = k == self.key || self.rotation.is_some();
-                let digest = p.packet.filter(|_| is_used).map_or(0, |packet| self.digest(packet, k));
-                self.histories[usize::from(k % 2)].push(digest);
+            if self.direction == Direction::Egress {
+                if let Some(packet) = p.packet {
+                    self.judge(packet);
+                }
+                continue;
             }
+            self.see(p.packet);
             if p.packet.is_none() && self.hole == Hole::UndigestedSwitchesOff {
                 self.end_comparison();
             }
@@ -242,7 +268,7 @@ impl Game {
         }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         self.record.published_ns = now(self.now).real_ns;
         if self.record.header_bytes == 0 && self.hole == Hole::NoChannelSwitchesOff {
             self.end_comparison();
@@ -279,7 +305,7 @@ impl Game {
                 self.open(epoch, counter, &bytes);
             }
         }
-        self.audit.observe(at, Direction::Ingress, self.counts, Some(&self.histories));
+        self.audit.observe(at, self.direction, self.counts, Some(&self.histories));
         self.findings.extend(self.audit.take_report(at).findings);
         if self.rotation.as_ref().and_then(|r| r.until).is_some_and(|until| self.now >= until) {
             self.rotation = None;
@@ -308,7 +334,7 @@ impl Game {
     pub(super) fn replug(&mut self, unseen: u64) {
         self.poll();
         if self.hole == Hole::ForgetOnReplug {
-            self.audit = audit(self.hole, self.now);
+            self.audit = audit(self.hole, self.now, self.direction);
             (self.counts, self.histories) = Default::default();
             return;
         }
@@ -333,7 +359,7 @@ impl Game {
         self.forward(100);
         self.wait(800);
         self.findings.extend(self.audit.conclude(now(self.now)).findings);
-        let status = self.audit.status(Direction::Ingress).unwrap_or_default();
+        let status = self.audit.status(self.direction).unwrap_or_default();
         (std::mem::take(&mut self.findings), status)
     }
 

@@ -9,4 +9,5 @@ mod moves;
 mod play;
 mod rotation;
 mod start;
+mod stated;
 mod suspicions;

@@ -149,14 +149,13 @@ impl Checker<'_> {
         names: &States,
     ) -> Next {
         let subjects: Vec<Expr> = subjects.iter().map(|s| self.expr(s, None)).collect();
-        let mut flat = Vec::new();
         for s in &subjects {
             // A struct is not a key, only a list of its fields is.
             let composite = match &s.ty {
                 Type::Tuple(ts) => ts.iter().any(|t| matches!(t.base(), Type::Composite(_))),
                 t => matches!(t.base(), Type::Composite(_)),
             };
-            if (composite || !self.scalars_of(s.clone(), &mut flat)) && !s.ty.is_bad() {
+            if (composite || !flatten(&s.ty, &mut Vec::new())) && !s.ty.is_bad() {
                 let hint = "give it a width, for example 8w1, or select on its fields";
                 self.error(Code::BadOperand, s.span, format!("select on a value of type {}", s.ty), hint);
             }
@@ -174,7 +173,7 @@ impl Checker<'_> {
             let hint = "add `default: accept;` or, if this is intended, `default: reject;`";
             self.error(Code::MissingDefault, span, "packets that match no case are rejected", hint);
         }
-        Next::Select { subjects: flat, cases: out, span }
+        Next::Select { subjects, cases: out, span }
     }
 
     /// Collects the scalars of a value; false if it contains anything else.
@@ -256,6 +255,11 @@ impl Checker<'_> {
             }
             _ => {
                 let v = self.expr_as(e, ty);
+                if matches!(v.kind, hir::ExprKind::Call(_)) {
+                    let hint = "use literals and constants";
+                    let message = "this value must be known at compile time";
+                    return self.refuse(Code::NotConstant, e.span, message, hint);
+                }
                 let mut values = Vec::new();
                 (!v.ty.is_bad() && self.scalars_of(v, &mut values))
                     .then(|| values.into_iter().map(Keyset::Value).collect())

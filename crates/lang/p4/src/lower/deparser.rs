@@ -71,8 +71,7 @@ impl Lowering<'_> {
     }
 
     /// Writes the emitted headers of a program that may have added, removed or moved some.
-    /// Returns the change of the packet's length in bytes, as a wrapping 32-bit number.
-    pub(super) fn write_anywhere(&mut self) -> Opnd {
+    pub(super) fn write_anywhere(&mut self) {
         let emitted = std::mem::take(&mut self.emitted);
         for e in &emitted {
             let bits: u32 = e.header.layout.fields.iter().map(|f| f.width).sum();
@@ -81,7 +80,7 @@ impl Lowering<'_> {
                     e.span,
                     &format!("emitting a header of {bits} bits, which is not a whole number of bytes,"),
                 );
-                return Opnd::C(0);
+                return;
             }
         }
         let parsed = self.b.read(self.packet.parsed);
@@ -106,7 +105,6 @@ impl Lowering<'_> {
         self.b.switch_to(go_on);
         let (data, end) = (self.b.read(self.packet.data), self.b.read(self.packet.end));
         self.write_headers(&emitted, &positions, shrink, data, end);
-        self.b.bin(BinOp::Sub, Opnd::C(0), shrink, 32)
     }
 
     /// Returns pointers to the current start and end of the packet.
@@ -190,12 +188,11 @@ impl Lowering<'_> {
         self.b.cmp(Cc::Ule, behind, limit, 32)
     }
 
-    /// Truncates the packet as `truncate` requested; the engine keeps the minimum that a switch
-    /// needs. `grown` is the growth of the packet in bytes.
-    pub(super) fn truncate_packet(&mut self, grown: Opnd) {
+    /// Truncates the packet, whose headers are written, as `truncate` requested; the engine keeps the minimum
+    /// that a switch needs.
+    pub(super) fn truncate_packet(&mut self) {
         let limit = self.b.read(self.packet.truncate_to);
-        let came = self.context(offset::PACKET_LENGTH, 4);
-        let len = self.b.bin(BinOp::Add, came, grown, 32);
+        let len = self.context(offset::PACKET_LENGTH, 4);
         let (cut, done) = (self.b.new_block("truncate"), self.b.new_block("truncated"));
         let longer = self.b.cmp(Cc::Ugt, len, limit, 32);
         self.b.branch(longer, cut, done);

@@ -8,6 +8,7 @@ use crate::hir::{Call, CallArg, Expr, Keyset, Target};
 use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
+use p4shield_abi::context::offset;
 
 /// Maximum of a variable `advance` in bytes: no packet is longer.
 const MAX_ADVANCE: u64 = 0xffff;
@@ -16,18 +17,22 @@ const MAX_ADVANCE: u64 = 0xffff;
 const MAX_HEADER: u32 = 0x4000;
 
 impl Lowering<'_> {
-    /// Jumps to the target of the first case that matches.
+    /// Jumps to the target of the first case that matches. Each subject is evaluated once.
     pub(super) fn select_state(
         &mut self,
         subjects: &[Expr],
         cases: &[(Vec<Keyset>, Target)],
         targets: &[Block],
     ) {
-        let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
+        let (mut types, mut values) = (Vec::new(), Vec::new());
+        for s in subjects {
+            let value = self.value(s);
+            flatten(&s.ty, value, &mut types, &mut values);
+        }
         for ((keys, _), to) in cases.iter().zip(targets) {
             let to = *to;
             let next = self.b.new_block("next case");
-            self.match_keys(subjects, &values, keys, to, next);
+            self.match_keys(&types, &values, keys, to, next);
             self.b.switch_to(next);
         }
         self.fail("NoMatch");
@@ -36,15 +41,15 @@ impl Lowering<'_> {
     /// Branches to `hit` if all keysets match, else to `miss`.
     pub(super) fn match_keys(
         &mut self,
-        subjects: &[Expr],
+        types: &[Type],
         values: &[Vec<Opnd>],
         keys: &[Keyset],
         hit: Block,
         miss: Block,
     ) {
-        for (i, ((s, v), k)) in subjects.iter().zip(values).zip(keys).enumerate() {
-            let width = s.ty.scalar_width().unwrap_or(0);
-            let signed = matches!(s.ty.base(), Type::Int(_));
+        for (i, ((ty, v), k)) in types.iter().zip(values).zip(keys).enumerate() {
+            let width = ty.scalar_width().unwrap_or(0);
+            let signed = matches!(ty.base(), Type::Int(_));
             let matches = match k {
                 // A value set matches the remaining keys too.
                 Keyset::Set(set) => {
@@ -188,20 +193,23 @@ impl Lowering<'_> {
         if size > 0 || varbits.is_none() {
             self.require_bytes(base, size);
         }
+        let mut cursor = self.b.offset(base, Opnd::C(u64::from(size)));
+        let mut taken = Opnd::C(u64::from(size));
+        let behind = self.add_bytes(parsed, taken);
+        let variable = varbits.zip(h.varbit).map(|(bits, varbit)| {
+            let bytes = self.variable_part(bits, max_varbit(ty), behind);
+            cursor = self.b.offset(cursor, bytes);
+            self.require_bytes(cursor, 0);
+            taken = self.add_bytes(taken, bytes);
+            (varbit, bytes)
+        });
+        // Nothing fails from here on: until then, the header keeps its contents.
+        if let Some((varbit, bytes)) = variable {
+            self.write_varbit(varbit, behind, bytes);
+        }
         self.b.write(h.base, base);
         self.b.write(h.at, parsed);
         self.load_fields(h, base);
-        let mut cursor = self.b.offset(base, Opnd::C(u64::from(size)));
-        let mut taken = Opnd::C(u64::from(size));
-        if let (Some(bits), Some(varbit)) = (varbits, h.varbit) {
-            let bytes = self.variable_part(bits, max_varbit(ty));
-            cursor = self.b.offset(cursor, bytes);
-            self.require_bytes(cursor, 0);
-            let from = self.add_bytes(parsed, taken);
-            self.write_varbit(varbit, from, bytes);
-            taken = self.add_bytes(taken, bytes);
-        }
-        // Valid only once it is complete: after an error, the pipeline may continue.
         self.b.write(h.valid, Opnd::C(1));
         self.b.write(self.packet.cursor, cursor);
         let parsed = self.add_bytes(parsed, taken);
@@ -209,12 +217,28 @@ impl Lowering<'_> {
         true
     }
 
-    /// Returns the size of a varbit field in bytes; rejects sizes beyond `max` and fractions of a byte.
-    fn variable_part(&mut self, bits: Opnd, max: u32) -> Opnd {
-        let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(u64::from(max)), 32);
-        let error = self.error_number("HeaderTooShort");
-        self.continue_or(ok, error);
-        self.whole_bytes(bits)
+    /// Returns the size of a varbit field in bytes, which begins at offset `from` of the packet. Rejects
+    /// fractions of a byte, and sizes beyond `max`, unless the packet is shorter (P4_16, "Variable-width
+    /// extraction").
+    fn variable_part(&mut self, bits: Opnd, max: u32, from: Opnd) -> Opnd {
+        let bytes = self.whole_bytes(bits);
+        let ok = self.b.cmp(Cc::Ule, bytes, Opnd::C(u64::from(max / 8)), 32);
+        if ok == Opnd::C(1) {
+            return bytes;
+        }
+        let (next, failed) = (self.b.new_block("variable part"), self.b.new_block("too long"));
+        self.b.branch(ok, next, failed);
+        self.b.switch_to(failed);
+        let behind = self.b.bin(BinOp::Add, from, bytes, 64);
+        let length = self.context(offset::PACKET_LENGTH, 4);
+        let short = self.b.cmp(Cc::Ugt, behind, length, 64);
+        let errors = ["PacketTooShort", "HeaderTooShort"].map(|name| self.error_number(name));
+        let error = self.select(short, errors[0], errors[1], 32);
+        self.b.write(self.packet.error, error);
+        let reject = self.reject;
+        self.b.jump(reject);
+        self.b.switch_to(next);
+        bytes
     }
 
     fn whole_bytes(&mut self, bits: Opnd) -> Opnd {
@@ -340,4 +364,18 @@ fn ends_with_varbit(t: &Type) -> bool {
 fn max_varbit(t: &Type) -> u32 {
     let fields = t.composite(crate::ast::Composite::Header).map(|c| c.fields.as_slice()).unwrap_or_default();
     fields.iter().filter_map(|(_, t)| if let Type::Varbit(w) = t.base() { Some(*w) } else { None }).sum()
+}
+
+/// Appends the scalars of a value, and their types.
+fn flatten(ty: &Type, value: Value, types: &mut Vec<Type>, values: &mut Vec<Vec<Opnd>>) {
+    match (value, ty.fields()) {
+        (Value::Group(parts), Some(fields)) => {
+            fields.into_iter().zip(parts).for_each(|(ty, part)| flatten(ty, part, types, values));
+        }
+        (Value::Scalar(limbs, _), _) => {
+            types.push(ty.clone());
+            values.push(limbs);
+        }
+        _ => {}
+    }
 }

@@ -11,6 +11,7 @@ use crate::ir::builder::Slot;
 use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
 use crate::lexer::Name;
 use crate::source::Span;
+use crate::types::Type;
 use std::rc::Rc;
 
 /// Maximum number of actions for which hit and miss get separate dispatch code.
@@ -100,10 +101,11 @@ impl Lowering<'_> {
     }
 
     fn compare_entries(&mut self, a: &Application<'_>, subjects: &[Expr], values: &[Vec<Opnd>]) {
+        let types: Vec<Type> = subjects.iter().map(|s| s.ty.clone()).collect();
         for e in a.plan.order.iter().map(|i| &a.table.entries[*i]) {
             self.b.span = e.span;
             let (yes, next) = (self.b.new_block("entry"), self.b.new_block("next entry"));
-            self.match_keys(subjects, values, &e.keys, yes, next);
+            self.match_keys(&types, values, &e.keys, yes, next);
             self.b.switch_to(yes);
             self.b.write(a.hit, Opnd::C(1));
             self.run_bound(a, &e.action);

@@ -152,8 +152,8 @@ impl Simplifier<'_> {
             // Packet loads precede all changes of the packet.
             Op::Phi(_) | Op::Bin(..) | Op::Cmp(..) | Op::Swap(..) | Op::Offset(..) | Op::Load { .. } => true,
             Op::InBounds { .. } => true,
-            // The packet's bounds change with its size.
-            Op::Context(at, _) => !matches!(*at, offset::DATA | offset::DATA_END),
+            // The packet's bounds and length change with its size.
+            Op::Context(at, _) => !matches!(*at, offset::DATA | offset::DATA_END | offset::PACKET_LENGTH),
             Op::Lookup { map, .. } => self.f.maps[map.0 as usize].definition.map_type == TYPE_ARRAY,
             _ => false,
         };

@@ -62,7 +62,7 @@ const fn movable(op: &Op) -> bool {
 
 /// Whether the result changes when the packet does.
 const fn reads_packet(op: &Op) -> bool {
-    matches!(op, Op::Load { .. } | Op::Context(offset::DATA | offset::DATA_END, _))
+    matches!(op, Op::Load { .. } | Op::Context(offset::DATA | offset::DATA_END | offset::PACKET_LENGTH, _))
 }
 
 /// Returns the blocks at whose start the packet may already have changed.

@@ -144,3 +144,32 @@ fn numbers_without_a_width_are_known_at_compile_time() {
     one("v = (bit<8>)((int)v / 2);", "E0501");
     one("tuple<int, bool> t = { 1, true };", "E0407");
 }
+
+#[test]
+fn the_last_element_and_elements_of_tuples_are_read_only() {
+    use crate::common::program;
+    let text = program("bit<8> a;", "", "", "\ntuple<bit<8>, bit<8>> t = { 1, 2 };\nt[0] = hdr.h.a;");
+    assert_eq!(lines(&text, "E0406").len(), 1, "{text}");
+    let stack = |body: &str| {
+        program("bit<8> a;", "", "", "")
+            .replace("{ h_t h; }", "{ h_t h; h_t[2] s; }")
+            .replace("p.extract(hdr.h);", &format!("p.extract(hdr.h); p.extract(hdr.s.next); {body} "))
+    };
+    assert_eq!(lines(&stack("hdr.s.last.a = 3;"), "E0406").len(), 1);
+    assert_eq!(lines(&stack("hdr.h.a = hdr.s.last.a;"), "E0406"), []);
+}
+
+#[test]
+fn a_call_is_no_key_set() {
+    use crate::common::program;
+    let select = |subject: &str, key: &str| {
+        let functions = "bit<8> one(in bit<8> x) { return x; }\n\
+                         tuple<bit<8>, bit<8>> two(in bit<8> x) { return { x, x }; }\nparser prs";
+        let transition = format!("transition select({subject}) {{ {key}: accept; default: reject; }}");
+        program("bit<8> a;", "", "", "")
+            .replace("parser prs", functions)
+            .replace("transition accept;", &transition)
+    };
+    assert_eq!(lines(&select("hdr.h.a", "one(hdr.h.a)"), "E0501").len(), 1);
+    assert_eq!(lines(&select("{ hdr.h.a, hdr.h.a }", "two(hdr.h.a)"), "E0501").len(), 1);
+}

@@ -24,7 +24,7 @@ impl Machine<'_> {
                 Next::Select { subjects, cases, .. } => {
                     let mut values = Vec::new();
                     for s in subjects {
-                        values.push(self.eval(s)?.number());
+                        values.extend(self.eval(s)?.numbers());
                     }
                     let mut found = None;
                     for (keys, t) in cases {
@@ -110,14 +110,15 @@ impl Machine<'_> {
                 .fields
                 .iter()
                 .find_map(|(_, t)| if let Type::Varbit(w) = t.base() { Some(*w) } else { None });
-            if bits > BigInt::from(max.unwrap_or(0)) {
-                return Err(self.rejected("HeaderTooShort"));
-            }
+            let is_short = bits <= BigInt::from(max.unwrap_or(0));
             let bits = usize::try_from(bits).unwrap_or(usize::MAX);
             if bits % 8 != 0 {
                 return Err(self.rejected("ParserInvalidArgument"));
             }
             self.require(fixed + bits / 8)?;
+            if !is_short {
+                return Err(self.rejected("HeaderTooShort"));
+            }
             // The compiler accepts a varbit field only as the last one.
             variable = self.packet[self.cursor + fixed..][..bits / 8].to_vec();
         }

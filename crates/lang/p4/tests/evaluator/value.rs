@@ -73,6 +73,15 @@ impl Val {
         if let Self::Num(n) = self { n.clone() } else { BigInt::zero() }
     }
 
+    /// Returns the numbers of a value and of the records in it, in order.
+    pub(super) fn numbers(&self) -> Vec<BigInt> {
+        if let Self::Record(items) = self {
+            items.iter().flat_map(Self::numbers).collect()
+        } else {
+            vec![self.number()]
+        }
+    }
+
     pub(super) fn truth(&self) -> bool {
         !self.number().is_zero()
     }

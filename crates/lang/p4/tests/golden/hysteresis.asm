@@ -29,8 +29,8 @@ p4_main:
     ; test.p4:79: packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.header_words - 5) * 32);
     w4 += -5
     w4 <<= 5
-    if r4 > 320 goto L7
     w4 >>= 3
+    if r4 > 40 goto L7
     r3 += r4
     r4 = r3
     r4 += 54

@@ -30,8 +30,8 @@ L0:
     ; test.p4:77: packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.header_words - 5) * 32);
     w4 += -5
     w4 <<= 5
-    if r4 > 320 goto L8
     w4 >>= 3
+    if r4 > 40 goto L8
     r3 += r4
     r4 = r3
     r4 += 38

@@ -43,8 +43,8 @@ L1:
     ; test.p4:108: packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.header_words - 5) * 32);
     w4 += -5
     w4 <<= 5
-    if r4 > 320 goto L3
     w4 >>= 3
+    if r4 > 40 goto L3
     r3 += r4
     r4 = r3
     r4 += 40

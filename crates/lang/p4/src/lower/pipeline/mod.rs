@@ -282,14 +282,13 @@ impl Lowering<'_> {
         // A packet that cannot be written is dropped, even if rejected packets pass.
         let unwritable = self.at_limit(ProgramLimit::Size);
         let rejected = std::mem::replace(&mut self.reject, unwritable);
-        let grown = if fixed {
+        if fixed {
             self.write_in_place();
-            Opnd::C(0)
         } else {
-            self.write_anywhere()
-        };
+            self.write_anywhere();
+        }
         if self.truncates {
-            self.truncate_packet(grown);
+            self.truncate_packet();
         }
         self.reject = rejected;
         self.b.ret(Opnd::C(1));

@@ -57,7 +57,7 @@ impl Cloud {
             assert_eq!(code, 0, "{text}");
             assert!(text.contains("2 P4 VMs adopted"), "{text}");
             self.kill_daemon();
-            self.wait("all problems to end", || self.p4shield("status", &[]).0 == 0);
+            self.wait_settled();
             assert_eq!(self.p4vms(), p4vms, "the P4 VMs go on");
         }
         let (bob, alice) = (bob.end(), alice.end());
@@ -101,7 +101,7 @@ fn the_number_of_a_removed_tenant_stays_vacant() {
     let mut cloud = Cloud::start(Attachment::Wire, &Configuration { carol: true, ..Configuration::START });
     cloud.reload(&Configuration::START);
     cloud.kill_daemon();
-    cloud.wait("all problems to end", || cloud.p4shield("status", &[]).0 == 0);
+    cloud.wait_settled();
     cloud.agrees(&Configuration::START);
     let log = std::fs::read_to_string(cloud.folder.path().join("daemon.log")).unwrap();
     assert!(!log.contains("p4vm_start_failed"), "{log}");

@@ -20,8 +20,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Longest time for a P4 VM to enter its sandbox and answer.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for a P4 VM to enter its sandbox and answer: long, since one that fails closes its socket.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time for a virtual machine to boot, by emulation on a busy machine, and answer.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(130);
 /// Longest time for an answer without verification; ample even on a busy machine.

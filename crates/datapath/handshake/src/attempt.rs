@@ -3,10 +3,10 @@
 use zeroize::Zeroizing;
 
 use crate::binding::Role;
+use crate::checks;
 use crate::config::{Config, Now};
 use crate::error::{Awaited, HandshakeError, Ignored};
-use crate::evidence::{Judgement, Standing};
-use crate::hole::Hole;
+use crate::evidence::Standing;
 use crate::key::PublicKey;
 use crate::message::{ATTEMPT_SIZE, EVIDENCE_LIMIT, Introduction, Message, number, refusal, refusal_of};
 use crate::noise::Channel;
@@ -134,10 +134,10 @@ impl Attempt {
 
     /// Collects this party's introduction.
     pub(crate) fn introduce(&self, channel: &Channel) -> Result<Introduction, HandshakeError> {
-        let Config { binding, key, prover, trust, lowest_epoch, hole, .. } = &self.config;
+        let Config { binding, key, prover, trust, lowest_epoch, .. } = &self.config;
         let evidence = match prover {
             Some(prover) => {
-                let data = binding.report_data(self.role, channel.hash(), &key.public(), *hole);
+                let data = checks::report_data(binding, self.role, channel.hash(), &key.public());
                 prover.evidence(&data).map_err(HandshakeError::Prover)?
             }
             None => Vec::new(),
@@ -156,17 +156,11 @@ impl Attempt {
         peer: &Introduction,
         now: Now,
     ) -> Result<Standing, HandshakeError> {
-        let Config { binding, judge, trust, hole, .. } = &self.config;
-        let data = binding.report_data(self.role.peer(), exchange.channel.hash(), &exchange.peer, *hole);
-        let judgement = match judge {
-            _ if hole.is(Hole::EvidenceUnjudged) => Judgement::Attested(String::new()),
-            Some(judge) if !peer.evidence.is_empty() => {
-                let judged = judge.judge(&peer.evidence, &data, now.unix_s);
-                judged.map_err(HandshakeError::EvidenceRefused)?
-            }
-            _ => Judgement::NotAttested,
-        };
-        trust.decide(judgement, peer.allows_unverified, *hole)
+        let Config { binding, judge, trust, .. } = &self.config;
+        let (hash, sender) = (exchange.channel.hash(), self.role.peer());
+        let data = checks::report_data(binding, sender, hash, &exchange.peer);
+        let judgement = checks::judgement(judge.as_ref(), &peer.evidence, &data, now.unix_s)?;
+        checks::standing(trust, judgement, peer.allows_unverified)
     }
 
     /// Opens the introduction of the peer in `message`. `Ok(None)`: it does not authenticate.
@@ -199,9 +193,7 @@ impl Attempt {
             Role::Initiator => (own, peer),
             Role::Responder => (peer, own),
         };
-        let hole = self.config.hole;
-        Agreement::new(channel.hash(), initiator, responder, self.role, hole)
-            .ok_or(HandshakeError::EpochsExhausted)
+        Agreement::new(channel.hash(), initiator, responder).ok_or(HandshakeError::EpochsExhausted)
     }
 
     /// Makes the session.

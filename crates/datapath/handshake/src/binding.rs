@@ -1,9 +1,8 @@
 //! What a session is for, and the byte strings that bind everything to it.
 
-use sha2::{Digest, Sha256, Sha512};
+use sha2::{Digest, Sha256};
 
-use crate::hole::Hole;
-use crate::key::PublicKey;
+use crate::checks;
 
 /// First part of each byte string that is hashed or agreed upon: protocol and version.
 pub(crate) const PROTOCOL: &[u8] = b"P4 Shield handshake 1";
@@ -88,10 +87,7 @@ pub(crate) fn joined(parts: &[&[u8]]) -> Vec<u8> {
 
 impl Binding {
     /// Encodes the binding.
-    fn encode(&self, hole: Hole) -> Vec<u8> {
-        if hole.is(Hole::IdentityUnbound) {
-            return Vec::new();
-        }
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, vm) = match self.subject {
             Subject::Vm(name) => (b"vm".as_slice(), name.0),
             Subject::Workstation => (b"workstation".as_slice(), [0; 32]),
@@ -100,33 +96,22 @@ impl Binding {
     }
 
     /// Returns what Noise mixes into the handshake before its first message.
-    pub(crate) fn prologue(&self, attempt: &[u8], hole: Hole) -> Vec<u8> {
-        joined(&[PROTOCOL, attempt, &self.encode(hole)])
-    }
-
-    /// Returns the report data of the evidence of a party: what the hardware signs for it.
-    pub(crate) fn report_data(&self, role: Role, hash: &[u8; 32], key: &PublicKey, hole: Hole) -> [u8; 64] {
-        let (mut role, mut hash, mut key) = (role.name().as_bytes(), hash.as_slice(), key.0.as_slice());
-        if hole.is(Hole::RoleUnbound) {
-            (role, key) = (b"", b"");
-        }
-        if hole.is(Hole::ChannelUnbound) {
-            (hash, key) = (b"", b"");
-        }
-        Sha512::digest(joined(&[PROTOCOL, b"evidence", role, hash, key, &self.encode(hole)])).into()
+    pub(crate) fn prologue(&self, attempt: &[u8]) -> Vec<u8> {
+        joined(&[PROTOCOL, attempt, &checks::identity(self)])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::PublicKey;
 
     #[test]
     fn every_part_changes_the_report_data() {
         let [one, two] = [NameDigest::of("1"), NameDigest::of("2")];
         let base = Binding { tenant: one, subject: Subject::Vm(two), configuration: [3; 32] };
         let data = |b: &Binding, role, hash: u8, key: u8| {
-            b.report_data(role, &[hash; 32], &PublicKey([key; 32]), Hole::None)
+            checks::report_data(b, role, &[hash; 32], &PublicKey([key; 32]))
         };
         let all = [
             data(&base, Role::Responder, 4, 5),
@@ -151,6 +136,6 @@ mod tests {
         let zero = NameDigest([0; 32]);
         let vm = Binding { tenant: zero, subject: Subject::Vm(zero), configuration: [0; 32] };
         let workstation = Binding { subject: Subject::Workstation, ..vm };
-        assert_ne!(vm.prologue(&[0; 16], Hole::None), workstation.prologue(&[0; 16], Hole::None));
+        assert_ne!(vm.prologue(&[0; 16]), workstation.prologue(&[0; 16]));
     }
 }

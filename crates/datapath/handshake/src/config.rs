@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::binding::Binding;
 use crate::evidence::{Judge, Prover};
-use crate::hole::Hole;
 use crate::key::StaticKey;
 use crate::session::SessionLimits;
 use crate::trust::Trust;
@@ -49,7 +48,6 @@ pub struct Config {
     pub(crate) lowest_epoch: u64,
     pub(crate) limits: Limits,
     pub(crate) session_limits: SessionLimits,
-    pub(crate) hole: Hole,
 }
 
 impl Config {
@@ -65,7 +63,6 @@ impl Config {
             lowest_epoch: 0,
             limits: Limits::default(),
             session_limits: SessionLimits::default(),
-            hole: Hole::None,
         }
     }
 

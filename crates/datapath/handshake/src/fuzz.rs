@@ -116,7 +116,7 @@ impl Party {
 /// A party, and the keys that a hostile peer has with it.
 fn acquainted(role: Role, attempt: [u8; 16]) -> (Party, Channel) {
     let key = StaticKey::from_secret(Secret::from_bytes([7; 32]));
-    let prologue = BINDING.prologue(&attempt, crate::hole::Hole::None);
+    let prologue = BINDING.prologue(&attempt);
     let ephemeral = Secret::from_bytes([8; 32]);
     match role {
         Role::Initiator => {

@@ -2,9 +2,9 @@
 
 use crate::attempt::{Attempt, AttemptId, Exchange, Seeds, Step};
 use crate::binding::Role;
+use crate::checks;
 use crate::config::{Config, Now};
 use crate::error::{Awaited, HandshakeError, Ignored};
-use crate::hole::Hole;
 use crate::message::{Introduction, Message, confirmation, number};
 use crate::noise::Noise;
 use crate::schedule::Schedule;
@@ -45,7 +45,7 @@ impl Initiator {
 
     pub(crate) fn seeded(config: Config, seeds: Seeds, now: Now) -> Result<(Self, Vec<u8>), HandshakeError> {
         let Seeds { attempt: id, ephemeral, random } = seeds;
-        let prologue = config.binding.prologue(&id.0, config.hole);
+        let prologue = config.binding.prologue(&id.0);
         let (noise, body) = Noise::begin(config.key.clone(), ephemeral, prologue)?;
         let schedule = Schedule::new(config.limits, now.steady_ms);
         let mut attempt = Attempt { role: Role::Initiator, config, random, id, schedule };
@@ -83,6 +83,18 @@ impl Initiator {
         match self.state {
             State::Over => u64::MAX,
             _ => self.attempt.schedule.next_ms(true),
+        }
+    }
+
+    /// Ends with the session that the responder has not confirmed.
+    #[cfg(test)]
+    pub(crate) fn unconfirmed(&mut self) -> Option<Box<Session>> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Introduced(agreed) => Some(agreed.session),
+            other => {
+                self.state = other;
+                None
+            }
         }
     }
 
@@ -144,7 +156,7 @@ impl Initiator {
             return (State::Begun(noise), self.attempt.ignore(Ignored::Forged));
         };
         let Attempt { config, .. } = &self.attempt;
-        if config.trust.check_key(peer, config.hole).is_err() {
+        if checks::key(&config.trust, peer).is_err() {
             // The host can answer first, with a key of its own. The responder's answer may follow.
             noise.rewind();
             return (State::Begun(noise), self.attempt.ignore(Ignored::WrongKey));
@@ -176,10 +188,6 @@ impl Initiator {
         };
         match self.conclude(&mut exchange, &introduction, now) {
             Err(error) => (State::Over, self.attempt.fail(error, &mut exchange.channel, bytes, now)),
-            Ok((sent, agreement, session)) if self.attempt.config.hole.is(Hole::EarlyRelease) => {
-                drop(agreement);
-                (State::Over, Step::Done { session, send: Some(sent) })
-            }
             Ok((sent, agreement, session)) => {
                 let agreed = Unconfirmed { exchange: *exchange, agreement, session };
                 (State::Introduced(Box::new(agreed)), self.attempt.send(sent, bytes, now))

@@ -29,12 +29,16 @@
 
 mod attempt;
 mod binding;
+#[cfg(not(test))]
+mod checks;
+#[cfg(test)]
+#[path = "tests/defects.rs"]
+mod checks;
 mod config;
 mod crypto;
 mod error;
 mod evidence;
 pub mod fuzz;
-mod hole;
 mod initiator;
 mod key;
 mod message;

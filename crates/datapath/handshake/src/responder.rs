@@ -2,6 +2,7 @@
 
 use crate::attempt::{Attempt, AttemptId, Exchange, Seeds, Step};
 use crate::binding::Role;
+use crate::checks;
 use crate::config::{Config, Now};
 use crate::error::{Awaited, HandshakeError, Ignored};
 use crate::message::{ATTEMPT_SIZE, Introduction, Message, confirmation, number};
@@ -151,8 +152,8 @@ impl Responder {
             Ok(message) => return self.attempt.ignore(Ignored::NotDue(message.number)),
             Err(reason) => return self.attempt.ignore(reason),
         };
-        let Config { binding, key, hole, limits, .. } = &self.attempt.config;
-        let prologue = binding.prologue(&message.attempt, *hole);
+        let Config { binding, key, limits, .. } = &self.attempt.config;
+        let prologue = binding.prologue(&message.attempt);
         let answer = Noise::answer(key.clone(), ephemeral.clone(), prologue, message.body);
         let Some((noise, body)) = answer else {
             return self.attempt.ignore(Ignored::Malformed);
@@ -190,8 +191,7 @@ impl Responder {
 
     fn introduce(&self, exchange: &mut Exchange) -> Result<(Vec<u8>, Introduction), HandshakeError> {
         // Only the sender of message 1 can have sent message 3: another key is that sender's own.
-        let Config { trust, hole, .. } = &self.attempt.config;
-        trust.check_key(exchange.peer, *hole)?;
+        checks::key(&self.attempt.config.trust, exchange.peer)?;
         let own = self.attempt.introduce(&exchange.channel)?;
         let body = exchange.channel.seal(&own.encode(number::RESPONDER_EVIDENCE))?;
         Ok((self.attempt.message(number::RESPONDER_EVIDENCE, &body), own))

@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::binding::{Binding, PROTOCOL, Role, joined};
+use crate::checks;
 use crate::evidence::Standing;
-use crate::hole::Hole;
 use crate::key::PublicKey;
 use crate::message::Introduction;
 use crate::sealed_stream::{StreamOpener, StreamSealer};
@@ -80,26 +80,14 @@ pub(crate) struct Agreement {
 impl Agreement {
     /// Computes the agreement of the exchange `hash` with the introductions of both parties. None if no
     /// epoch is left.
-    pub(crate) fn new(
-        hash: &[u8; 32],
-        initiator: &Introduction,
-        responder: &Introduction,
-        own: Role,
-        hole: Hole,
-    ) -> Option<Self> {
+    pub(crate) fn new(hash: &[u8; 32], initiator: &Introduction, responder: &Introduction) -> Option<Self> {
         let (i, r) = (initiator.public_part(), responder.public_part());
         let transcript: [u8; 32] = Sha256::digest(joined(&[PROTOCOL, b"transcript", hash, &i, &r])).into();
         let mut random = Zeroizing::new([0; 2 * KEY_SIZE]);
         random[..KEY_SIZE].copy_from_slice(initiator.random.expose());
         random[KEY_SIZE..].copy_from_slice(responder.random.expose());
-        let mut epoch = initiator.lowest_epoch.max(responder.lowest_epoch);
-        if hole.is(Hole::OwnEpoch) {
-            epoch = if own == Role::Initiator { initiator } else { responder }.lowest_epoch;
-        }
-        let mut secret = Hkdf::new(Some(&transcript), &random[..]);
-        if hole.is(Hole::ConstantSecret) {
-            secret = Hkdf::new(None, &[0; 32]);
-        }
+        let epoch = checks::epoch(initiator, responder);
+        let secret = checks::secret(&transcript, &random[..]);
         (epoch <= HIGHEST_EPOCH).then_some(Self { transcript, epoch, secret })
     }
 

@@ -2,7 +2,6 @@
 
 use crate::error::HandshakeError;
 use crate::evidence::{Judgement, Standing};
-use crate::hole::Hole;
 use crate::key::PublicKey;
 
 /// What a party demands of its peer.
@@ -52,11 +51,9 @@ impl Trust {
     }
 
     /// Checks the key that the peer proved to have.
-    pub(crate) fn check_key(&self, found: PublicKey, hole: Hole) -> Result<(), HandshakeError> {
+    pub(crate) fn check_key(&self, found: PublicKey) -> Result<(), HandshakeError> {
         match self.key {
-            Some(expected) if expected != found && !hole.is(Hole::PinIgnored) => {
-                Err(HandshakeError::WrongKey { expected, found })
-            }
+            Some(expected) if expected != found => Err(HandshakeError::WrongKey { expected, found }),
             _ => Ok(()),
         }
     }
@@ -66,18 +63,16 @@ impl Trust {
         &self,
         judgement: Judgement,
         peer_allows_unverified: bool,
-        hole: Hole,
     ) -> Result<Standing, HandshakeError> {
         let claims = match judgement {
             Judgement::Attested(claims) => Some(claims),
             Judgement::NotAttested => None,
         };
         let standing = Standing { claims, is_pinned: self.key.is_some() };
-        if self.is_evidence_required && !standing.is_attested() && !hole.is(Hole::EvidenceOptional) {
+        if self.is_evidence_required && !standing.is_attested() {
             return Err(HandshakeError::NotAttested);
         }
-        let peer_allows = peer_allows_unverified || hole.is(Hole::UnverifiedByOne);
-        let is_allowed = self.is_unverified_allowed && peer_allows || hole.is(Hole::EvidenceOptional);
+        let is_allowed = self.is_unverified_allowed && peer_allows_unverified;
         if !standing.is_verified() && !is_allowed {
             let by_peer = self.is_unverified_allowed;
             return Err(HandshakeError::Unverified { by_peer });
@@ -97,7 +92,7 @@ mod tests {
     #[test]
     fn demands_are_met_or_named() {
         let key = PublicKey([1; 32]);
-        let decide = |trust: Trust, judgement, peer| trust.decide(judgement, peer, Hole::None);
+        let decide = |trust: Trust, judgement, peer| trust.decide(judgement, peer);
         assert!(decide(Trust::attested(), attested(), false).unwrap().is_attested());
         let refused = decide(Trust::attested(), Judgement::NotAttested, true).unwrap_err();
         assert_eq!(refused, HandshakeError::NotAttested);
@@ -105,7 +100,7 @@ mod tests {
         assert_eq!(decide(allowing, Judgement::NotAttested, true).unwrap_err(), HandshakeError::NotAttested);
         let pinned = decide(Trust::pinned(key), Judgement::NotAttested, false).unwrap();
         assert!(pinned.is_pinned() && !pinned.is_attested() && pinned.is_verified());
-        let refused = Trust::pinned(key).check_key(PublicKey([2; 32]), Hole::None);
+        let refused = Trust::pinned(key).check_key(PublicKey([2; 32]));
         assert!(matches!(refused, Err(HandshakeError::WrongKey { .. })));
         let both = Trust::attested().and_pinned(key);
         assert_eq!(decide(both, Judgement::NotAttested, true).unwrap_err(), HandshakeError::NotAttested);
@@ -114,7 +109,7 @@ mod tests {
 
     #[test]
     fn without_verification_both_must_agree() {
-        let decide = |trust: Trust, peer| trust.decide(Judgement::NotAttested, peer, Hole::None);
+        let decide = |trust: Trust, peer| trust.decide(Judgement::NotAttested, peer);
         let standing = decide(Trust::unverified(), true).unwrap();
         assert!(!standing.is_verified());
         assert!(standing.to_string().starts_with("not attested"));

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::attempt::{Seeds, Step};
 use crate::binding::{Binding, NameDigest, Role, Subject};
+use crate::checks::{Defect, with};
 use crate::config::{Config, Now};
 use crate::crypto::Curve;
 use crate::error::{Awaited, HandshakeError};
@@ -154,14 +155,26 @@ impl Machine {
 #[derive(Debug)]
 pub(super) struct Party {
     pub(super) machine: Machine,
+    defect: Defect,
+    role: Role,
     pub(super) session: Option<Session>,
     pub(super) error: Option<HandshakeError>,
 }
 
 impl Party {
     pub(super) fn new(role: Role, config: Config, seed: u64, now: Now) -> (Self, Option<Vec<u8>>) {
-        let (machine, first) = Machine::new(role, config, seed, now);
-        (Self { machine, session: None, error: None }, first)
+        Self::with_defect(Defect::None, role, config, seed, now)
+    }
+
+    pub(super) fn with_defect(
+        defect: Defect,
+        role: Role,
+        config: Config,
+        seed: u64,
+        now: Now,
+    ) -> (Self, Option<Vec<u8>>) {
+        let (machine, first) = with(defect, role, || Machine::new(role, config, seed, now));
+        (Self { machine, defect, role, session: None, error: None }, first)
     }
 
     /// Keeps the result of a step. Returns what it sends.
@@ -185,13 +198,27 @@ impl Party {
     }
 
     pub(super) fn handle(&mut self, bytes: &[u8], now: Now) -> Option<Vec<u8>> {
-        let step = self.machine.handle(bytes, now);
+        let step = with(self.defect, self.role, || self.machine.handle(bytes, now));
+        let step = self.release_early(step);
         self.take(step)
     }
 
     pub(super) fn poll(&mut self, now: Now) -> Option<Vec<u8>> {
-        let step = self.machine.poll(now);
+        let step = with(self.defect, self.role, || self.machine.poll(now));
         self.take(step)
+    }
+
+    /// Takes the session of an initiator before it is confirmed, if that is its defect.
+    fn release_early(&mut self, step: Step) -> Step {
+        match (step, &mut self.machine) {
+            (Step::Send(sent), Machine::Initiator(machine)) if self.defect == Defect::EarlyRelease => {
+                match machine.unconfirmed() {
+                    Some(session) => Step::Done { session, send: Some(sent) },
+                    None => Step::Send(sent),
+                }
+            }
+            (step, _) => step,
+        }
     }
 }
 

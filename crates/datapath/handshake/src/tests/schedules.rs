@@ -4,8 +4,8 @@
 //! hash, cipher and state machines are the product's. Every hundredth uses Curve25519.
 
 use super::world::{Counts, World};
+use crate::checks::Defect;
 use crate::crypto::Curve;
-use crate::hole::Hole;
 
 /// Moves of a schedule.
 const MOVES: usize = 90;
@@ -14,11 +14,11 @@ fn schedules() -> u64 {
     p4shield_need::extent(20_000, 1_000_000)
 }
 
-fn search(seeds: impl Iterator<Item = u64>, hole: Hole) -> Result<Counts, String> {
+fn search(seeds: impl Iterator<Item = u64>, defect: Defect) -> Result<Counts, String> {
     let mut total = Counts::default();
     for seed in seeds {
         let curve = if seed % 100 == 99 { Curve::X25519 } else { Curve::Toy };
-        let played = std::panic::catch_unwind(|| World::new(seed, curve, hole).play(MOVES));
+        let played = std::panic::catch_unwind(|| World::new(seed, curve, defect).play(MOVES));
         let played = played.unwrap_or_else(|_| Err("a panic".to_owned()));
         let counts = played.map_err(|what| format!("schedule {seed}: {what}"))?;
         total.agreed += counts.agreed;
@@ -35,7 +35,7 @@ fn no_schedule_of_a_host_agrees_on_a_key_with_it() {
     let totals = std::thread::scope(|scope| {
         let of = |player| (0..count).filter(move |seed| seed / 100 % players == player);
         let searches: Vec<_> =
-            (0..players).map(|player| scope.spawn(move || search(of(player), Hole::None))).collect();
+            (0..players).map(|player| scope.spawn(move || search(of(player), Defect::None))).collect();
         searches.into_iter().map(|s| s.join().expect("a search ends").unwrap()).collect::<Vec<_>>()
     });
     let sum = |of: fn(&Counts) -> u64| totals.iter().map(of).sum::<u64>();
@@ -51,8 +51,8 @@ fn no_schedule_of_a_host_agrees_on_a_key_with_it() {
 #[test]
 fn each_defect_put_back_is_found() {
     let most = schedules();
-    for hole in Hole::ALL {
-        let found = search(1 << 40..(1 << 40) + most, hole).expect_err(&format!("{hole:?} is not found"));
-        println!("{hole:?}: {found}");
+    for defect in Defect::ALL {
+        let found = search(1 << 40..(1 << 40) + most, defect).expect_err(&format!("{defect:?} is not found"));
+        println!("{defect:?}: {found}");
     }
 }

@@ -7,10 +7,10 @@ use super::parties::{
     Fence, HOSTILE, HonestImage, Loot, Party, Tee, Thief, assert_agreed, at, attested, binding, key, keys,
 };
 use crate::binding::{Binding, Role};
+use crate::checks::Defect;
 use crate::config::{Config, Limits};
 use crate::crypto::Curve;
 use crate::error::Awaited;
-use crate::hole::Hole;
 use crate::key::PublicKey;
 use crate::session::MAX_LEAD_NS;
 use crate::trust::Trust;
@@ -89,7 +89,7 @@ pub(super) struct Counts {
 
 pub(super) struct World {
     curve: Curve,
-    hole: Hole,
+    defect: Defect,
     random: Random,
     now: u64,
     places: [Place; 4],
@@ -100,7 +100,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, curve: Curve, hole: Hole) -> Self {
+    pub(super) fn new(seed: u64, curve: Curve, defect: Defect) -> Self {
         let mut random = Random(seed);
         let places = [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(tenant, vm)| Place {
             binding: binding(tenant, vm),
@@ -108,7 +108,7 @@ impl World {
         });
         Self {
             curve,
-            hole,
+            defect,
             random,
             now: 0,
             places,
@@ -141,7 +141,7 @@ impl World {
             (Pairing::OneConsents | Pairing::Unverified, _) => plain(Trust::unverified()),
         };
         let epoch = self.random.next() % HIGHEST_PROPOSAL;
-        Config { hole: self.hole, ..config }.with_lowest_epoch(epoch)
+        config.with_lowest_epoch(epoch)
     }
 
     /// A party of the host: it accepts everything, and presents what it has.
@@ -152,22 +152,25 @@ impl World {
         let config = Config::new(self.places[place].binding, own, trust)
             .with_judge(Arc::new(Thief(Arc::clone(&self.loot))))
             .with_lowest_epoch(self.random.next() % (HIGHEST_PROPOSAL + HIGHEST_PROPOSAL / 8));
-        let config = match self.random.below(4) {
+        match self.random.below(4) {
             0 => config,
             1 => config.with_prover(Arc::new(Tee(HOSTILE))),
             _ => config.with_prover(Arc::new(Fence(Arc::clone(&self.loot)))),
-        };
+        }
+    }
+
+    fn defect_of(&self, is_honest: bool) -> Defect {
         // What honest parties leave out under a defect, the host leaves out, too.
-        let keeps = [Hole::IdentityUnbound, Hole::ConstantSecret, Hole::ChannelUnbound];
-        let hole = if keeps.contains(&self.hole) { self.hole } else { Hole::EvidenceOptional };
-        Config { hole, ..config }
+        let keeps = [Defect::IdentityUnbound, Defect::ConstantSecret, Defect::ChannelUnbound];
+        if is_honest || keeps.contains(&self.defect) { self.defect } else { Defect::EvidenceOptional }
     }
 
     fn join(&mut self, config: Config, role: Role, is_honest: bool) -> usize {
         let limits = Limits { total_ms: 4000, resend_ms: 300, resends: 8, forgeries: 200 };
         let (key, trust) = (config.key.public(), config.trust);
         let seed = self.random.next();
-        let (party, first) = Party::new(role, config.with_limits(limits), seed, at(self.now));
+        let config = config.with_limits(limits);
+        let (party, first) = Party::with_defect(self.defect_of(is_honest), role, config, seed, at(self.now));
         let partner = self.members.len();
         let mut member = Member { party, role, is_honest, key, trust, partner, outbox: Vec::new() };
         self.sent.extend(first.clone());

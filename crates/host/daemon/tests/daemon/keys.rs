@@ -454,7 +454,8 @@ fn a_key_rotates_under_traffic() {
         (flow, auditor.join().unwrap().unwrap())
     });
     let (sent, arrived) = flow;
-    assert_eq!(sent, arrived, "no packet was lost, or judged by the fail policy");
+    let ingress = &cloud.status().tenants[1].vms[0].ingress;
+    assert_eq!(sent, arrived, "no packet was lost, or judged by the fail policy: {ingress:?}");
     let Summary { findings, standing, .. } = summary;
     // A loaded machine delays records.
     let accuses = |code: u8| ![exit_code::UNPROVEN, exit_code::LOG_STOPPED].contains(&code);

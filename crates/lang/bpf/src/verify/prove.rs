@@ -66,11 +66,12 @@ impl Analysis<'_> {
     /// values and not only those that PREVAIL draws conclusions from.
     fn contradiction(&self) -> Option<&Label> {
         let registry = self.registry.borrow();
-        // `-oo` means that no lower bound is known; it is not a negative bound.
-        let negative = |c: &String| {
-            c.contains("uvalue=-")
-                || c.contains("uvalue=[-oo, -")
-                || c.contains("uvalue=[-") && !c.contains("uvalue=[-oo")
+        // Only a negative upper bound excludes every possible value. A negative lower bound alone follows
+        // from the difference to another value, which PREVAIL knows less exactly.
+        let negative = |constraint: &String| {
+            let value = constraint.split_once("uvalue=").map_or("", |(_, value)| value);
+            let upper = value.split_once(", ").map_or(value, |(_, upper)| upper);
+            upper.starts_with('-')
         };
         let contradicts = |i: &InvariantMapPair| {
             !i.post.is_bottom() && i.post.to_set(&registry).value().iter().any(negative)

@@ -80,11 +80,13 @@ pub(super) fn slot_of(number: i32, slots: usize) -> Option<usize> {
 fn replacement(instruction: Instruction, unknown: i32) -> [Option<Instruction>; MAX_REPLACEMENTS] {
     let known = |i: Instruction, then| [Some(i), Some(then), None];
     match instruction {
-        Instruction::Un(un) => match un.op {
+        Instruction::Un(mut un) => match un.op {
             UnOp::BE64 | UnOp::SWAP64 => {
                 let address = LoadMapAddress { dst: SCRATCH, mapfd: unknown, offset: 0 };
                 let forget = load_scratch(un.dst);
                 let [address, forget] = [Instruction::LoadMapAddress(address), Instruction::Mem(forget)];
+                // A shorter swap has the same condition, and no result below zero.
+                un.op = UnOp::BE16;
                 [Some(Instruction::Un(un)), Some(address), Some(forget)]
             }
             UnOp::BE16 | UnOp::LE16 | UnOp::SWAP16 => {

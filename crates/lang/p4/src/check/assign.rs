@@ -5,7 +5,6 @@ use crate::ast::{self, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{Expr, ExprKind, StmtKind};
 use crate::source::Span;
-use crate::types::Type;
 
 impl Checker<'_> {
     pub(super) fn assign(
@@ -44,8 +43,6 @@ impl Checker<'_> {
     pub(super) fn assignable(&mut self, e: &Expr) -> bool {
         let ok = match &e.kind {
             ExprKind::Var(v) => !self.read_only.contains(v) && e.ty.is_runtime(),
-            // The elements of a tuple are read only.
-            ExprKind::Field(b, _) | ExprKind::Element(b, _) if matches!(b.ty.base(), Type::Tuple(_)) => false,
             ExprKind::Field(b, _)
             | ExprKind::Element(b, _)
             | ExprKind::Slice(b, _, _)
@@ -58,9 +55,6 @@ impl Checker<'_> {
             let hint = match &e.kind {
                 ExprKind::Var(_) => "it is an `in` parameter; declare it inout or copy it to a variable",
                 ExprKind::StackLast(_) => "`last` can only be read; assign to an element by its index",
-                ExprKind::Field(..) | ExprKind::Element(..) => {
-                    "the elements of a tuple can only be read; assign to the whole tuple, or use a struct"
-                }
                 _ => "assign to a variable, a field or a slice",
             };
             self.error(Code::NotAssignable, e.span, "this expression is not an l-value", hint);

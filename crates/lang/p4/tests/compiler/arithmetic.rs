@@ -289,3 +289,20 @@ fn the_oracle_computes_known_values() {
     let sat = E::Binary("|-|", Box::new(E::Field(2)), Box::new(E::Field(1)));
     assert_eq!(ty.value(&sat, &f, [0; 3]).to_i64(), Some(-8));
 }
+
+/// PREVAIL knows these values less exactly than it could, or would get their sign wrong.
+#[test]
+fn the_verifier_follows_wide_differences() {
+    let out = |body: &str, packet: &[u8]| {
+        let text = program("bit<8> a; bit<8> b; bit<136> wide;", "", "", body);
+        Bench::new(&text).passes(packet)[2..19].to_vec()
+    };
+    let packet = [&[1, 2][..], &[0; 30]].concat();
+    let difference = "hdr.h.wide = (bit<136>)(~(bit<128>)hdr.h.b - (bit<128>)hdr.h.a);";
+    assert_eq!(out(difference, &packet), [&[0][..], &[0xff; 15], &[0xfc]].concat());
+    let saturated = "int<72> z = (int<72>)(int<8>)hdr.h.b * 72s0x1234567;\n\
+        int<72> sum = (int<72>)(bit<72>)hdr.h.a + (int<72>)(bit<72>)hdr.h.b;\n\
+        bool less = (z |-| sum) < 72s140737488355327;\n\
+        hdr.h.wide = less ? 136w1 : 2;";
+    assert_eq!(out(saturated, &packet)[16], 1);
+}

@@ -8,6 +8,7 @@ use crate::message::{
 use crate::polling::reserved_cores;
 use crate::setup::{Setup, SetupError};
 use crate::shared::Shared;
+use backon::{BackoffBuilder, ExponentialBuilder};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{Doorbell, Requester, SharedMemory};
 use p4shield_control::{Received, Socket, SocketError, printable};
@@ -28,9 +29,13 @@ const LOOK: Duration = Duration::from_millis(200);
 const INLINE_LOOK: Duration = Duration::from_millis(50);
 /// Interval of counts.
 const COUNT: Duration = Duration::from_secs(1);
-/// Pause before a reconnection; each further one in a row doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause before a reconnection.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses before reconnections. A connection that lasted longer than the longest one starts them anew.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(50))
+    .with_max_delay(LONGEST_PAUSE)
+    .without_max_times();
 /// Time within which the daemon must read a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// This library's release.
@@ -95,7 +100,7 @@ impl ControlThread {
 
     /// Runs until the session ends.
     pub(crate) fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES.build();
         // Logs a reason once, and again when it changes: a daemon may be away for long.
         let mut told = String::new();
         loop {
@@ -115,9 +120,10 @@ impl ControlThread {
                 );
                 told = text;
             }
-            pause =
-                if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            if self.pause(pause) {
+            if began.elapsed() > LONGEST_PAUSE {
+                pauses = PAUSES.build();
+            }
+            if self.pause(pauses.next().unwrap_or(LONGEST_PAUSE)) {
                 return;
             }
         }

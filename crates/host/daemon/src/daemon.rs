@@ -4,7 +4,6 @@
 use crate::adoption::AdoptionFolder;
 use crate::api;
 use crate::attachment::Attachment;
-use crate::cgroup::Cgroup;
 use crate::config::{self, Config};
 use crate::error::DaemonError;
 use crate::http;
@@ -20,6 +19,7 @@ use crate::upgrade::UPGRADE_SIGNAL;
 use crate::watch::{WatchedProblems, Watcher};
 use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::Cgroup;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};

@@ -36,7 +36,6 @@ mod adoption;
 pub mod api;
 mod attachment;
 mod bundle_files;
-mod cgroup;
 mod collect_status;
 mod daemon;
 #[cfg(test)]

@@ -4,7 +4,6 @@
 
 use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
-use crate::cgroup::Cgroup;
 use crate::config::{self, Compartment, Config, Placement};
 use crate::http;
 use crate::losses::RecentLosses;
@@ -16,6 +15,7 @@ use crate::text::read_objects;
 use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::Cgroup;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 

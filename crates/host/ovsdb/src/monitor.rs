@@ -7,15 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::session::{Error, Session};
 use crate::switch::Switch;
 
-/// Pause before the second attempt to connect; each further failure doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause between attempts.
+/// Longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses between attempts. A connection that lasted longer than the longest one starts them anew.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_max_delay(LONGEST_PAUSE)
+    .without_max_times();
 /// Longest time for the complete contents: the database may be large and the machine busy.
 const CONTENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -141,12 +145,12 @@ impl Shared {
 
 /// Runs the thread: connects again and again until the monitor is dropped.
 fn watch(shared: &Shared) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES.build();
     loop {
         let since = Instant::now();
         let error = follow(shared);
         if since.elapsed() > LONGEST_PAUSE {
-            pause = FIRST_PAUSE;
+            pauses = PAUSES.build();
         }
         if matches!(error, Error::Stopped) {
             return;
@@ -162,10 +166,9 @@ fn watch(shared: &Shared) {
             );
         }
         shared.store(None, State::Lost(why));
-        if readable(&shared.stop, Some(pause)) {
+        if readable(&shared.stop, pauses.next()) {
             return;
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -16,7 +16,6 @@
 //! adopted is ended, and another is started. A daemon that ends in order ends its P4 VMs and removes the
 //! folder.
 
-mod identity;
 mod record;
 
 use crate::config::Config;
@@ -24,6 +23,7 @@ use crate::error::DaemonError;
 use crate::lock::folder_of;
 use crate::trusted_folder::{check, open_trusted};
 use p4shield_attach::listener;
+use p4shield_compartment::ProcessIdentity;
 use p4shield_control::{Socket, SocketError};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -34,7 +34,6 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-pub(crate) use identity::ProcessIdentity;
 pub(crate) use record::{P4VmRecord, PageRecord, ProcessRecord, ProgramMark};
 
 /// Most bytes of a file in the folder.

@@ -1,6 +1,6 @@
 //! What a P4 VM has, as the daemon that started it knows.
 
-use super::ProcessIdentity;
+use p4shield_compartment::ProcessIdentity;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 

@@ -148,7 +148,7 @@ impl SupervisorThread {
     pub(super) fn bequeath(&mut self) {
         let name = self.name_of_record();
         let Some(process) = &mut self.process else { return };
-        let Some(identity) = process.identity else { return };
+        let Some(identity) = process.identity() else { return };
         let page = |page: &Option<Page>| page.as_ref().and_then(Page::record);
         let record = P4VmRecord {
             tenant: self.config.tenant.name.clone(),

@@ -18,7 +18,7 @@ mod bundles;
 mod change;
 mod channels;
 mod check;
-mod cores;
+mod command;
 mod epochs;
 mod gate;
 mod inline;
@@ -34,7 +34,6 @@ mod thread;
 
 use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
-use crate::cgroup::Cgroup;
 use crate::config::Tenant;
 use crate::programs::ProgramStore;
 use crate::refusal::Meanwhile;
@@ -43,6 +42,7 @@ use crate::status::State;
 use gate::Gate;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::Cgroup;
 use p4shield_control as control;
 use p4shield_control::SandboxReport;
 use std::path::PathBuf;
@@ -51,8 +51,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub(crate) use command::{P4VmCommand, firmware};
 pub(crate) use plan::{ChangeSummary, TenantChange};
-pub(crate) use process::{P4VmCommand, firmware};
 pub(crate) use rotate::{KeyReport, RotationOrder};
 
 /// What the supervisor reports for `status`.

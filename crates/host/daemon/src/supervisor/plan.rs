@@ -1,7 +1,7 @@
 //! A change of a tenant's configuration, and what its preparation found.
 
+use super::command::P4VmCommand;
 use super::keys::ReadKeys;
-use super::process::P4VmCommand;
 use super::provision::{Objects, Pages};
 use crate::config::{Tenant, Vm};
 use p4shield_abi::Direction;

@@ -2,33 +2,31 @@
 
 use super::bundles::{self, BundleVersions, LoadedProgram};
 use super::channels::Channels;
-use super::cores::CorePlacement;
+use super::command::limits;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::keys::Keys;
 use super::legacy::Legacy;
 use super::pages::{Page, PageError};
 use super::plan::Plan;
-use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts, reap_last_starts};
+use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
 use super::provision::{self, Objects, Pages};
 use super::{Answer, Command, SupervisorConfig, SupervisorReport};
-use crate::cgroup::Group;
 use crate::programs::ProgramKey;
 use crate::status::State;
 use crate::text::chain;
+use backon::{BackoffBuilder, ExponentialBackoff};
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::{CorePlacement, Group, RESTART_PAUSES, reap_failed_starts, reap_last_starts};
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause before the first restart; each further failure doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Running time after which the pause is reset.
+/// Running time after which the pauses begin anew.
 const STABLE: Duration = Duration::from_secs(30);
 /// Commands between two checks of a P4 VM; further ones wait for the next.
 const MAX_COMMANDS: usize = 64;
@@ -49,6 +47,8 @@ pub(super) struct SupervisorThread {
     group: Option<Group>,
     pub(super) process: Option<Process>,
     started: Instant,
+    /// The pauses before further starts, and the current one.
+    pauses: ExponentialBackoff,
     pause: Duration,
     pub(super) channels: Channels,
     cores: CorePlacement,
@@ -80,7 +80,8 @@ impl SupervisorThread {
             group: None,
             process: None,
             started: Instant::now(),
-            pause: FIRST_PAUSE,
+            pauses: RESTART_PAUSES.build(),
+            pause: Duration::ZERO,
             channels: Channels::default(),
             cores: CorePlacement::default(),
             switches: InlineSwitches::default(),
@@ -120,7 +121,7 @@ impl SupervisorThread {
     /// Creates the cgroup of the P4 VM, or sets its limits.
     pub(super) fn limit_group(&mut self) {
         let t = &self.config.tenant;
-        let group = self.config.cgroup.as_ref().map(|c| c.group(t));
+        let group = self.config.cgroup.as_ref().map(|c| c.group(&self.name(), &limits(t)));
         match group.transpose() {
             Ok(group) => self.group = group,
             Err(error) => {
@@ -185,6 +186,11 @@ impl SupervisorThread {
         reap_last_starts();
         let mut report = self.report();
         (report.state, report.pid, report.p4vm) = (State::Stopped, None, None);
+    }
+
+    /// Sets the pause before the next start. The pauses never end.
+    fn lengthen_pause(&mut self) {
+        self.pause = self.pauses.next().unwrap_or(self.pause);
     }
 
     /// Sleeps for `time`, or until the doorbell rings or the P4 VM ends. Returns whether the P4 VM ended.
@@ -281,7 +287,7 @@ impl SupervisorThread {
         let verb = if adopted.is_some() { "adopted" } else { "runs" };
         match adopted.map_or_else(|| self.start_process(), Ok) {
             Ok(process) => {
-                let (pid, sandbox) = (process.pid.as_raw_pid(), process.sandbox.clone());
+                let (pid, sandbox) = (process.pid().as_raw_pid(), process.sandbox.clone());
                 self.started = Instant::now();
                 self.process = Some(process);
                 self.give_keys();
@@ -300,7 +306,7 @@ impl SupervisorThread {
                 }
             }
             Err(error) => {
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.lengthen_pause();
                 tracing::error!(
                     event = "p4vm_start_failed",
                     tenant = self.config.tenant.name,
@@ -394,7 +400,7 @@ impl SupervisorThread {
         let Some(process) = &mut self.process else { return };
         let polling = self.config.attachment.polling_cores();
         let (bound, vm) = (self.config.tenant.cpu, self.config.command.machine.is_some());
-        let shared = self.cores.update(process.pid, (bound, vm), &polling);
+        let shared = self.cores.update(process.pid(), (bound, vm), &polling);
         self.report().cores = shared;
         let Some(process) = &mut self.process else { return };
         match self.channels.update(&self.config, process) {
@@ -416,7 +422,7 @@ impl SupervisorThread {
         }
         self.bequeath();
         if self.started.elapsed() > STABLE {
-            self.pause = FIRST_PAUSE;
+            self.pauses = RESTART_PAUSES.build();
         }
     }
 
@@ -447,7 +453,7 @@ impl SupervisorThread {
         }
         // A P4 VM that keeps failing is restarted after ever longer pauses.
         if self.started.elapsed() < STABLE {
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.lengthen_pause();
             self.sleep(self.pause);
         }
     }

@@ -24,9 +24,11 @@ use crate::problems;
 use crate::status::{SideStatus, WireStatus};
 use crate::text::chain;
 use crate::totals::Totals;
+use backon::BackoffBuilder;
 use message::{PART, WiresReply, WiresRequest, WiresSetup};
 use p4shield_attach::mediator_config;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::RESTART_PAUSES;
 use process::{CallError, RECORD, WiresProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -35,13 +37,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 pub use server::serve_wires;
-
-/// Pause before the process is started again; each further failure doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 type Wake = Box<dyn Fn() + Send + Sync>;
 
@@ -145,10 +142,11 @@ impl Shared {
 
     /// Keeps a process running until the attachment ends.
     fn keep(&self, wakeup: &Doorbell) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = RESTART_PAUSES.build();
+        let mut pause = None;
         while !self.ending.load(Ordering::Acquire) {
             let pidfd = self.state().process.as_ref().and_then(|p| p.pidfd().ok());
-            let timeout = if pidfd.is_some() { None } else { Timespec::try_from(pause).ok() };
+            let timeout = if pidfd.is_some() { None } else { pause };
             let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
             fds.extend(pidfd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
             let _ = poll(&mut fds, timeout.as_ref());
@@ -158,7 +156,10 @@ impl Shared {
                 return;
             }
             if ended || pidfd.is_none() {
-                pause = if self.restart() { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+                if self.restart() {
+                    pauses = RESTART_PAUSES.build();
+                }
+                pause = pauses.next().and_then(|time| Timespec::try_from(time).ok());
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The daemon's end of the process that serves the wires.
 
 use super::message::{WiresReply, WiresRequest, WiresSetup};
-use crate::adoption::{AdoptionFolder, ProcessIdentity, ProcessRecord};
+use crate::adoption::{AdoptionFolder, ProcessRecord};
 use crate::text::chain;
+use p4shield_compartment::{LocalProcess, ProcessIdentity, spawn};
 use p4shield_control::{Envelope, PROTOCOL_VERSION, Socket, SocketError, decode, encode, printable};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::Pid;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) const RECORD: &str = "wires";
 pub(super) struct WiresProcess {
     socket: Socket,
     next: u32,
-    pidfd: OwnedFd,
+    process: LocalProcess,
 }
 
 /// Why a request was not executed.
@@ -56,32 +56,27 @@ impl WiresProcess {
         let mut command = Command::new(binary);
         command.arg("wires").stdin(Stdio::from(theirs.into_fd())).stdout(Stdio::null());
         // A signal from the terminal ends the daemon, which then ends this process.
-        let child = command.process_group(0).spawn();
+        let child = spawn(command.process_group(0), None);
         let child = child.map_err(|e| format!("cannot start the process that serves the wires: {e}"))?;
         drop(command);
-        let identity = ProcessIdentity::of(Pid::from_child(&child));
-        let pidfd = identity.as_ref().and_then(ProcessIdentity::open).ok_or("the process has ended")?;
-        let mut process = Self { socket, next: 0, pidfd };
-        let started = process.set_up(folder, setup, identity);
-        started.map(|()| process).inspect_err(|_| {
-            if let Some(identity) = identity {
-                identity.kill();
+        let process = LocalProcess::child(Pid::from_child(&child), None).map_err(|e| chain(&e))?;
+        let mut this = Self { socket, next: 0, process };
+        match this.set_up(folder, setup) {
+            Ok(()) => Ok(this),
+            Err(why) => {
+                this.end(false);
+                folder.forget(RECORD);
+                Err(why)
             }
-            folder.forget(RECORD);
-        })
+        }
     }
 
-    fn set_up(
-        &mut self,
-        folder: &AdoptionFolder,
-        setup: &WiresSetup,
-        identity: Option<ProcessIdentity>,
-    ) -> Result<(), String> {
+    fn set_up(&mut self, folder: &AdoptionFolder, setup: &WiresSetup) -> Result<(), String> {
         let door = folder.listen(RECORD).map_err(|e| chain(&e))?;
         let memory = setup.to_memory().map_err(|e| chain(&e))?;
         let started = self.call(WiresRequest::Start, &[memory.as_fd(), door.as_fd()]);
         started.map_err(CallError::into_text)?;
-        if let Some(process) = identity
+        if let Some(process) = self.process.identity()
             && let Err(error) = folder.save(RECORD, &ProcessRecord { process })
         {
             tracing::warn!(event = "adoption_unavailable", %error, "no other daemon could adopt the wires");
@@ -110,9 +105,9 @@ impl WiresProcess {
         folder: &AdoptionFolder,
         identity: &ProcessIdentity,
     ) -> Result<(Self, Vec<(u32, u32)>), String> {
-        let pidfd = identity.open().ok_or("it has ended")?;
+        let process = LocalProcess::adopt(identity, None).map_err(|e| chain(&e))?;
         let socket = folder.connect(RECORD).map_err(|e| chain(&e))?;
-        let mut process = Self { socket, next: 0, pidfd };
+        let mut process = Self { socket, next: 0, process };
         let request = WiresRequest::Adopt { version: PROTOCOL_VERSION };
         match process.call(request, &[std::io::stderr().as_fd()]).map_err(CallError::into_text)? {
             WiresReply::Adopted(channels) => Ok((process, channels)),
@@ -142,23 +137,12 @@ impl WiresProcess {
 
     /// Returns a descriptor that is readable once the process has ended.
     pub(super) fn pidfd(&self) -> std::io::Result<OwnedFd> {
-        self.pidfd.try_clone()
+        self.process.pidfd()
     }
 
     /// Ends the process: in order if it answers, else at once.
     pub(super) fn end(mut self, in_order: bool) {
-        if in_order && self.call(WiresRequest::Stop, &[]).is_ok() {
-            self.wait(GRACE);
-        }
-        // An error means that it has ended.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        self.wait(GRACE);
-        // An adopted process may be no child of this one.
-        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-    }
-
-    fn wait(&self, time: Duration) {
-        let timeout = Timespec::try_from(time).ok();
-        let _ = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], timeout.as_ref());
+        let stops = in_order && self.call(WiresRequest::Stop, &[]).is_ok();
+        self.process.end(if stops { GRACE } else { Duration::ZERO });
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const LAYERS: [&[&str]; 9] = [
     &["testbed", "bundle"],
     &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo", "measure", "probe"],
     &["mediator", "runtime", "agent", "stf", "xsk-relay", "line"],
-    &["config", "vmm", "p4vm"],
+    &["compartment", "config", "vmm", "p4vm"],
     &["attach", "install"],
     &["attach-wire", "attach-dpdk", "attach-xsk", "attach-inline"],
     &["daemon", "bench"],

@@ -1,48 +1,54 @@
-//! Memory and CPU limits for P4 VMs, if a cgroup is delegated to the daemon (systemd's `Delegate=`).
+//! Memory and CPU limits for compartments, if a cgroup is delegated to the daemon (systemd's `Delegate=`).
 //!
 //! In cgroup v2 only leaves hold processes. The daemon therefore moves itself into a leaf below the cgroup
-//! that it was started in, and creates a leaf beside it for each P4 VM. Where that is not possible, only the
-//! resource limits of the sandbox apply, and `status` reports why.
+//! that it was started in, and creates a leaf beside it for each compartment. Where that is not possible,
+//! only the resource limits of the sandbox apply, and `status` reports why.
 
-use crate::config::{Compartment, Tenant};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The cgroup that is delegated to the daemon.
 #[derive(Debug)]
-pub(crate) struct Cgroup {
+pub struct Cgroup {
     root: PathBuf,
 }
 
-/// The leaf cgroup of one P4 VM; removed when dropped.
+/// The leaf cgroup of one compartment; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub struct Group {
     path: PathBuf,
 }
 
-/// Why P4 VMs have no cgroups.
+/// Why compartments have no cgroups.
 #[derive(Debug, thiserror::Error)]
 #[error("none ({reason}); under systemd, set Delegate=yes")]
-pub(crate) struct NoCgroup {
+pub struct NoCgroup {
     reason: String,
 }
 
 /// The daemon's own leaf.
 const LEAF: &str = "daemon";
 
-/// Most processes and threads of a P4 VM in a process.
-const PROCESSES: u32 = 16;
-/// The same for a virtual machine: QEMU has a thread for each processor and a pool for its own work.
-const QEMU_PROCESSES: u32 = 192;
-/// What QEMU needs beside the memory of its virtual machine: its own, translated code, and its page tables.
-const QEMU_MEMORY: u64 = 384 << 20;
+/// The limits of a compartment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory. There is no swap: the memory may hold keys.
+    pub memory: u64,
+    /// Percent of one processor's time; `None`: no limit.
+    pub cpu_percent: Option<u32>,
+    /// Processes and threads.
+    pub processes: u32,
+}
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 impl Cgroup {
     /// Prepares the daemon's own cgroup.
-    pub(crate) fn own() -> Result<Self, NoCgroup> {
+    ///
+    /// # Errors
+    /// No cgroup of version 2 with the controllers is delegated to the daemon.
+    pub fn own() -> Result<Self, NoCgroup> {
         let no_cgroup = |reason: &str| NoCgroup { reason: reason.to_owned() };
         let mounts =
             fs::read_to_string("/proc/self/mountinfo").map_err(|_| no_cgroup("/proc is not mounted"))?;
@@ -75,33 +81,35 @@ impl Cgroup {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// Creates the leaf of a tenant's P4 VM.
-    pub(crate) fn group(&self, tenant: &Tenant) -> io::Result<Group> {
-        let path = self.root.join(format!("p4vm-{}", tenant.name));
-        let (memory, processes) = match tenant.compartment {
-            Compartment::Process => (tenant.memory, PROCESSES),
-            Compartment::Vm => (tenant.memory.saturating_add(QEMU_MEMORY), QEMU_PROCESSES),
-        };
+    /// Creates the leaf of a compartment, or sets the limits of the existing one.
+    ///
+    /// # Errors
+    /// The kernel refuses the name or a limit.
+    pub fn group(&self, name: &str, limits: &Limits) -> io::Result<Group> {
+        let path = self.root.join(name);
         fs::create_dir_all(&path)?;
         let group = Group { path };
-        fs::write(group.path.join("memory.max"), memory.to_string())?;
-        // The memory holds the tenant's key, which must not be swapped out. A kernel without swap lacks the
+        fs::write(group.path.join("memory.max"), limits.memory.to_string())?;
+        // The memory may hold a tenant's key, which must not be swapped out. A kernel without swap lacks the
         // file.
         let swap = group.path.join("memory.swap.max");
         if swap.exists() {
             fs::write(swap, "0")?;
         }
         let quota =
-            tenant.cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
+            limits.cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
         fs::write(group.path.join("cpu.max"), format!("{quota} 100000"))?;
-        fs::write(group.path.join("pids.max"), processes.to_string())?;
+        fs::write(group.path.join("pids.max"), limits.processes.to_string())?;
         Ok(group)
     }
 }
 
 impl Group {
     /// Moves a process into the group. Its future children join it.
-    pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn add(&self, pid: u32) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), pid.to_string())
     }
 }
@@ -143,15 +151,6 @@ mod tests {
         assert_eq!(mount_point("nonsense\n"), None);
     }
 
-    fn alice() -> Tenant {
-        let text = "attachment = \"wire\"\n[[tenant]]\nname = \"alice\"\nmemory = \"1GiB\"\n\
-                    cpu_percent = 50\n\
-                    [[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n\
-                    [[wire]]\ntenant = \"alice\"\nvm = \"web\"\nvm_interface = \"a\"\n\
-                    switch_interface = \"b\"\n";
-        crate::config::Config::parse(Path::new("p4shield.toml"), text).unwrap().tenants.remove(0)
-    }
-
     #[test]
     fn limits_are_written_in_the_kernels_format() {
         let folder = std::env::temp_dir().join(format!("p4shield-rt-cgroup-{}", std::process::id()));
@@ -161,8 +160,8 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join("daemon/cgroup.procs")).unwrap(), "42");
         fs::create_dir(folder.join("p4vm-alice")).unwrap();
         fs::write(folder.join("p4vm-alice/memory.swap.max"), "max").unwrap();
-        let mut alice = alice();
-        let group = cgroup.group(&alice).unwrap();
+        let limits = Limits { memory: 1 << 30, cpu_percent: Some(50), processes: 16 };
+        let group = cgroup.group("p4vm-alice", &limits).unwrap();
         assert_eq!(
             fs::read_to_string(folder.join("p4vm-alice/memory.swap.max")).unwrap(),
             "0",
@@ -172,11 +171,8 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.join("p4vm-alice").join(name)).unwrap();
         assert_eq!((read("cpu.max"), read("memory.max")), ("50000 100000".into(), "1073741824".into()));
         assert_eq!(read("cgroup.procs"), "7");
+        assert_eq!(read("pids.max"), "16");
         drop(group);
-        alice.compartment = Compartment::Vm;
-        drop(cgroup.group(&alice).unwrap());
-        let limit: u64 = read("memory.max").parse().unwrap();
-        assert_eq!(limit - alice.memory, QEMU_MEMORY, "QEMU's own memory comes on top of the machine's");
         // The kernel shows what is enabled without the sign.
         fs::write(folder.join("cgroup.subtree_control"), "cpuset cpu memory pids").unwrap();
         assert_eq!(undivided(&folder.join("daemon")), folder, "the process was upgraded");

@@ -6,14 +6,15 @@ use std::os::fd::OwnedFd;
 
 /// The number of a process and when it started, in clock ticks since the boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ProcessIdentity {
-    pub(crate) pid: i32,
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: i32,
     started: u64,
 }
 
 impl ProcessIdentity {
     /// Returns the identity of the process that has this number now.
-    pub(crate) fn of(pid: Pid) -> Option<Self> {
+    pub fn of(pid: Pid) -> Option<Self> {
         let pid = pid.as_raw_pid();
         // proc(5): the name, in parentheses, may contain anything; the time is the 20th field behind it.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -23,7 +24,7 @@ impl ProcessIdentity {
     }
 
     /// Opens the process, if it still runs.
-    pub(crate) fn open(&self) -> Option<OwnedFd> {
+    pub fn open(&self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(self.pid)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // Compared afterwards: the descriptor stays with the process that it was opened for.
@@ -31,7 +32,7 @@ impl ProcessIdentity {
     }
 
     /// Kills the process, if it still runs.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         if let Some(pidfd) = self.open() {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
         }

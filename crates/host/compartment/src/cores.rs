@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Keeps a P4 VM off the cores on which switches poll.
 #[derive(Debug, Default)]
-pub(super) struct CorePlacement {
+pub struct CorePlacement {
     /// The process and the cores that were last applied.
     applied: Option<(Pid, BTreeSet<u32>)>,
     problem: Option<String>,
@@ -19,7 +19,7 @@ impl CorePlacement {
     /// Moves the processes if necessary. Returns what is wrong, with a remedy. `bound`: the core that the
     /// configuration gives the worker, which overrides this. A P4 VM that is a virtual machine cannot choose
     /// the host's cores, so that the daemon puts all of its threads there.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         process: Pid,
         (bound, is_machine): (Option<u32>, bool),

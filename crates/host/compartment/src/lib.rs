@@ -2,29 +2,37 @@
 //!
 //! | question | module |
 //! |---|---|
+//! | what the daemon sees of a P4 VM, wherever it runs | `compartment` |
+//! | P4 VMs in processes, and in virtual machines that a process runs | `p4vm`, `command` |
 //! | start, watching and end of a process | `process` |
 //! | a process that is found again by the next daemon | `identity` |
 //! | why a process failed: the last lines that it wrote | `output` |
 //! | limits of memory, processor time and number of processes | `cgroup` |
 //! | the cores on which a process runs | `cores` |
 //!
-//! Nothing here knows what runs in a compartment. The daemon talks to it over its control socket.
+//! Nothing here knows what a P4 VM does with a request, and nothing is done per packet.
 
 #![forbid(unsafe_code)]
 
 mod cgroup;
+mod command;
+mod compartment;
 mod cores;
 mod identity;
 mod output;
+mod p4vm;
 mod process;
 
 use backon::ExponentialBuilder;
 use std::time::Duration;
 
 pub use cgroup::{Cgroup, Group, Limits, NoCgroup};
+pub use command::{P4VmCommand, firmware};
+pub use compartment::{Compartment, Launcher, StartError, is_recoverable};
 pub use cores::CorePlacement;
 pub use identity::ProcessIdentity;
 pub use output::OutputTail;
+pub use p4vm::Processes;
 pub use process::{LocalProcess, ProcessError, reap_failed_starts, reap_last_starts, spawn};
 
 /// The pauses before a compartment that fails is started again: from 50 ms, each twice as long as the one

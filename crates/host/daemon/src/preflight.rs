@@ -4,8 +4,8 @@
 
 use crate::bundle_files as bundles;
 use crate::config::{Compartment, Config, Machine, Problem, Tee};
-use crate::supervisor::firmware;
 use crate::text::{chain, read_objects};
+use p4shield_compartment::firmware;
 use p4shield_image::{Image, ImageError};
 use p4shield_probe::{Area, Host, State, probe};
 use p4shield_qemu::{Accelerator, Guest, QemuVersion, Request, SnpGuest, options};

@@ -9,13 +9,13 @@ use crate::http;
 use crate::losses::RecentLosses;
 use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
 use crate::refusal;
-use crate::supervisor::{Loaded, NO_PROGRAM, P4VmCommand, Supervisor, SupervisorConfig};
+use crate::supervisor::{Loaded, NO_PROGRAM, Supervisor, SupervisorConfig};
 use crate::tenant_sockets::TenantSockets;
 use crate::text::read_objects;
 use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::Cgroup;
+use p4shield_compartment::{Cgroup, P4VmCommand, Processes};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -88,6 +88,7 @@ impl Starter {
         Supervisor::start(SupervisorConfig {
             index: number,
             inline: config.placement == Placement::Inline,
+            launcher: Arc::new(Processes),
             command: self.command(config, number, &tenant),
             tenant,
             attachment: Arc::clone(attachment),

@@ -1,16 +1,18 @@
 //! Adoption of the P4 VM that the daemon before this one started, and what the next daemon needs to adopt
 //! this one's.
 
+use super::SupervisorConfig;
 use super::bundles;
 use super::legacy::Legacy;
 use super::pages::Page;
-use super::process::{ANSWER_TIMEOUT, Process};
 use super::provision;
 use super::thread::{SupervisorThread, pages_advice};
+use super::timeouts::ANSWER_TIMEOUT;
 use crate::adoption::{P4VmRecord, PageRecord};
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
+use p4shield_compartment::Compartment;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status, VmStatus};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use std::time::Duration;
 impl SupervisorThread {
     /// Adopts the tenant's P4 VM, if the daemon before this one left one. One that cannot be adopted is
     /// ended.
-    pub(super) fn adopt_process(&mut self) -> Option<Process> {
+    pub(super) fn adopt_process(&mut self) -> Option<Box<dyn Compartment>> {
         let tenant = self.config.tenant.name.clone();
         let record = self.config.adoption.load(&self.name_of_record())?;
         let adopted = self.try_to_adopt(&record);
@@ -40,7 +42,7 @@ impl SupervisorThread {
         self.config.index.to_string()
     }
 
-    fn try_to_adopt(&mut self, record: &P4VmRecord) -> Result<Process, String> {
+    fn try_to_adopt(&mut self, record: &P4VmRecord) -> Result<Box<dyn Compartment>, String> {
         if record.tenant != self.config.tenant.name {
             return Err(format!("it is tenant {}'s", record.tenant));
         }
@@ -60,16 +62,17 @@ impl SupervisorThread {
             return Err("it has another key of bundles".to_owned());
         }
         let socket = self.config.adoption.connect(&self.name_of_record()).map_err(|e| chain(&e))?;
-        let mut process =
-            Process::adopt(&self.config.command, socket, &record.process).map_err(|e| chain(&e))?;
-        match self.take_over(&mut process, record) {
+        let SupervisorConfig { launcher, command, .. } = &self.config;
+        let adopted = launcher.adopt(command, socket, &record.process);
+        let mut process = adopted.map_err(|e| chain(&e))?;
+        match self.take_over(&mut *process, record) {
             Ok(()) => Ok(process),
             Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
         }
     }
 
     /// Finds what the P4 VM has, and loads the programs that are due and that it does not run.
-    fn take_over(&mut self, process: &mut Process, record: &P4VmRecord) -> Result<(), ClientError> {
+    fn take_over(&mut self, process: &mut dyn Compartment, record: &P4VmRecord) -> Result<(), ClientError> {
         let Reply::Status(status) = process.call(Request::Status, &[], ANSWER_TIMEOUT)? else {
             return Err(ClientError::Unexpected);
         };
@@ -91,7 +94,7 @@ impl SupervisorThread {
 
     fn take_over_program(
         &mut self,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         (v, direction): (usize, Direction),
         record: &P4VmRecord,
         status: &Status,
@@ -121,7 +124,7 @@ impl SupervisorThread {
     /// Loads the bundle that is due, unless the P4 VM runs it.
     fn take_over_bundle(
         &mut self,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         (v, direction): (usize, Direction),
         record: &P4VmRecord,
         vm: Option<&VmStatus>,
@@ -147,7 +150,7 @@ impl SupervisorThread {
     /// Records what the P4 VM has, if that changed, and has it go on without a daemon from then on.
     pub(super) fn bequeath(&mut self) {
         let name = self.name_of_record();
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = self.process.as_deref_mut() else { return };
         let Some(identity) = process.identity() else { return };
         let page = |page: &Option<Page>| page.as_ref().and_then(Page::record);
         let record = P4VmRecord {

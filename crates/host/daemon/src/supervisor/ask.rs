@@ -1,8 +1,9 @@
 //! Requests to what runs a tenant's programs, on behalf of other threads of the daemon.
 
 use super::inline::InlineSwitches;
-use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
+use super::timeouts::ANSWER_TIMEOUT;
 use super::{Command, Supervisor, SupervisorConfig};
+use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_control::{ClientError, Reply, Request};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
@@ -29,7 +30,7 @@ impl Supervisor {
 /// a P4 VM that has to be replaced is `Err(Err(..))`.
 pub(super) fn ask(
     config: &SupervisorConfig,
-    process: Option<&mut Process>,
+    process: Option<&mut (dyn Compartment + 'static)>,
     switches: &InlineSwitches,
     request: Request,
 ) -> Result<Reply, Result<String, ClientError>> {

@@ -4,8 +4,8 @@
 //! A bundle holds the programs of both directions. The daemon keeps it in the place of the ingress program;
 //! the place of the egress program stays empty.
 
-use super::process::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use super::provision::{self, Objects, ProgramHost, ProgramRequest};
+use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::config::Tenant;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
@@ -93,7 +93,10 @@ pub(super) fn pinned_key(tenant: &Tenant) -> Result<Option<PublicKey>, String> {
 }
 
 /// Pins the tenant's key, if there is one; the P4 VM accepts the same key again and no other.
-pub(super) fn pin(host: &mut impl ProgramHost, key: Option<&PublicKey>) -> Result<(), ClientError> {
+pub(super) fn pin(
+    host: &mut (impl ProgramHost + ?Sized),
+    key: Option<&PublicKey>,
+) -> Result<(), ClientError> {
     let Some(key) = key else { return Ok(()) };
     let request = Request::PinBundleKey { key: key.to_bytes() };
     host.request(ProgramRequest { timeout: ANSWER_TIMEOUT, ..ProgramRequest::new(request) }).map(drop)
@@ -110,7 +113,7 @@ pub(super) enum Step {
 
 /// Gives a P4 VM a bundle, and waits until it has verified, built and checked the programs.
 pub(super) fn send(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     (vm, name): (usize, &str),
     objects: &Objects,
     versions: &BundleVersions,

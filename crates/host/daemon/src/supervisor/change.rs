@@ -12,14 +12,15 @@ use super::inline::VerifiedProgram;
 use super::keys::Keys;
 use super::pages::{Page, PageError};
 use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, slots};
-use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects, Pages};
 use super::thread::SupervisorThread;
+use super::timeouts::ANSWER_TIMEOUT;
 use crate::config::{Tenant, Vm};
 use crate::programs::ProgramKey;
 use crate::refusal;
 use crate::text::chain;
 use p4shield_abi::Direction;
+use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, ProgramSlot, Request};
 
 impl SupervisorThread {
@@ -119,7 +120,7 @@ impl SupervisorThread {
                 summary.unchanged += 1;
                 continue;
             }
-            let Some(process) = &mut self.process else { return Ok(()) };
+            let Some(process) = self.process.as_deref_mut() else { return Ok(()) };
             let staged = if self.pinned.is_some() {
                 bundles::send(process, (v, &vm.name), objects, &self.versions, Step::Stage).map(|loaded| {
                     plan.bundles.push((vm.name.clone(), loaded.version));
@@ -220,7 +221,7 @@ impl SupervisorThread {
     /// Removes the VMs that the switch has forgotten.
     pub(super) fn finish(&mut self) {
         for vm in std::mem::take(&mut self.leaving) {
-            let Some(process) = &mut self.process else { return };
+            let Some(process) = self.process.as_deref_mut() else { return };
             match process.call(Request::RemoveVm { vm }, &[], ANSWER_TIMEOUT) {
                 Err(e) if !is_recoverable(&e) => {
                     return self.replace(&e.to_string(), std::time::Duration::ZERO);
@@ -289,7 +290,7 @@ impl SupervisorThread {
         let changed: Vec<_> = pages.iter().map(Option::is_some).collect();
         self.take_pages(pages);
         let inline = self.config.inline;
-        let Some(process) = &mut self.process else { return Ok(()) };
+        let Some(process) = self.process.as_deref_mut() else { return Ok(()) };
         process.call(Request::RaiseEpoch { min_epoch }, &[], ANSWER_TIMEOUT)?;
         for v in (0..changed.len()).filter(|v| changed[*v]) {
             if old.vms.get(v).is_some_and(|vm| !vm.is_vacant()) {

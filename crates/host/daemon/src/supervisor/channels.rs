@@ -1,10 +1,11 @@
 //! The channels of a P4 VM, one to each lane of the attachment; lanes come and go.
 
 use super::SupervisorConfig;
-use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
+use super::timeouts::ANSWER_TIMEOUT;
 use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
+use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_control::{ClientError, Request, Status};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,7 @@ impl Channels {
     }
 
     /// Detaches the channels whose lanes have not connected in time.
-    fn detach_unclaimed(&mut self, process: &mut Process) -> Result<(), ClientError> {
+    fn detach_unclaimed(&mut self, process: &mut dyn Compartment) -> Result<(), ClientError> {
         if self.adopted.is_some_and(|since| since.elapsed() > CLAIM_TIME) {
             self.adopted = None;
             for channel in std::mem::take(&mut self.unclaimed) {
@@ -71,7 +72,7 @@ impl Channels {
     ///
     /// # Errors
     /// The control socket is unusable and the P4 VM must be replaced.
-    pub(super) fn detach_all(&mut self, process: &mut Process) -> Result<(), ClientError> {
+    pub(super) fn detach_all(&mut self, process: &mut dyn Compartment) -> Result<(), ClientError> {
         for channel in std::mem::take(&mut self.lanes).into_values().flatten() {
             detach(process, channel)?;
         }
@@ -86,7 +87,7 @@ impl Channels {
     pub(super) fn update(
         &mut self,
         config: &SupervisorConfig,
-        process: &mut Process,
+        process: &mut dyn Compartment,
     ) -> Result<Option<String>, ClientError> {
         self.detach_unclaimed(process)?;
         let lanes = if config.connected { config.attachment.lanes() } else { Vec::new() };
@@ -128,7 +129,7 @@ impl Channels {
     fn connect(
         &mut self,
         config: &SupervisorConfig,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         lane: LaneKey,
     ) -> Result<u32, ClientError> {
         let Some(packets) = config.attachment.packet_memory(lane, config.index) else {
@@ -153,7 +154,7 @@ impl Channels {
     fn connect_with(
         &mut self,
         config: &SupervisorConfig,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         lane: LaneKey,
         packets: Option<&PacketMemoryFile>,
     ) -> Result<u32, ClientError> {
@@ -176,7 +177,7 @@ impl Channels {
 }
 
 /// Detaches a channel at the P4 VM, which may have given it up already.
-fn detach(process: &mut Process, channel: u32) -> Result<(), ClientError> {
+fn detach(process: &mut dyn Compartment, channel: u32) -> Result<(), ClientError> {
     match process.call(Request::DetachChannel { channel }, &[], ANSWER_TIMEOUT) {
         Err(e) if !is_recoverable(&e) => Err(e),
         _ => Ok(()),

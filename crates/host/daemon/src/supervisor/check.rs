@@ -2,10 +2,11 @@
 
 use super::Answer;
 use super::bundles::{self, Step};
-use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, Objects};
 use super::thread::SupervisorThread;
+use super::timeouts::ANSWER_TIMEOUT;
 use crate::text::hex;
+use p4shield_compartment::is_recoverable;
 use p4shield_control::{ProgramSlot, Request};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ impl SupervisorThread {
         if self.plan.is_some() {
             return Err("a reload is being prepared; try again".to_owned());
         }
-        let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
+        let process = self.process.as_deref_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let staged = if self.pinned.is_some() {
             let vm = (usize::from(slot.vm), &*self.config.tenant.vms[usize::from(slot.vm)].name);
             let staged = bundles::send(process, vm, objects, &self.versions, Step::Stage);

@@ -7,11 +7,11 @@
 use super::SupervisorConfig;
 use super::epochs::Epochs;
 use super::keys::Keys;
-use super::process::is_recoverable;
 use super::provision::{self, InlineSwitch, Objects, Pages, ProgramHost, ProgramRequest};
 use crate::adoption::ProgramMark;
 use crate::attachment::SwitchKey;
 use p4shield_abi::Direction;
+use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
 use sha2::{Digest, Sha256};
 use std::cell::OnceCell;

@@ -2,18 +2,18 @@
 
 use super::NO_PROGRAM;
 use super::bundles::{self, LoadedProgram, Step};
-use super::process::Process;
 use super::provision::{self, Objects};
 use super::thread::SupervisorThread;
 use crate::text::hex;
 use p4shield_abi::Direction;
+use p4shield_compartment::Compartment;
 use p4shield_control::{ClientError, ProgramSlot};
 
 impl SupervisorThread {
     /// Loads a program or bundle and waits until it runs; unloads what is there if there are no objects.
     pub(super) fn load_program(
         &mut self,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         slot: ProgramSlot,
         objects: &Objects,
     ) -> Result<LoadedProgram, ClientError> {

@@ -7,10 +7,11 @@
 //! programs as bytes and loads them into the new P4 VM. While a tenant's pages cannot be created, it has no
 //! P4 VM; the supervisor keeps trying.
 //!
-//! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
-//! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
-//! too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new configuration to
-//! the running P4 VM; `rotate` gives it new keys, which `keys` holds. `bundles` delivers signed bundles.
+//! The thread is in `thread`. It starts the P4 VM (`p4shield_compartment`), provisions it with key, VMs and
+//! programs (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions
+//! switches, too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new
+//! configuration to the running P4 VM; `rotate` gives it new keys, which `keys` holds. `bundles` delivers
+//! signed bundles.
 
 mod adopt;
 mod ask;
@@ -18,19 +19,19 @@ mod bundles;
 mod change;
 mod channels;
 mod check;
-mod command;
 mod epochs;
 mod gate;
 mod inline;
 mod keys;
 mod legacy;
+mod limits;
 mod load;
 mod pages;
 mod plan;
-mod process;
 mod provision;
 mod rotate;
 mod thread;
+mod timeouts;
 
 use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
@@ -42,7 +43,7 @@ use crate::status::State;
 use gate::Gate;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::Cgroup;
+use p4shield_compartment::{Cgroup, Launcher, P4VmCommand};
 use p4shield_control as control;
 use p4shield_control::SandboxReport;
 use std::path::PathBuf;
@@ -51,7 +52,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(crate) use command::{P4VmCommand, firmware};
 pub(crate) use plan::{ChangeSummary, TenantChange};
 pub(crate) use rotate::{KeyReport, RotationOrder};
 
@@ -155,6 +155,8 @@ pub(crate) struct SupervisorConfig {
     pub(crate) tenant: Tenant,
     /// Whether switches run the programs themselves.
     pub(crate) inline: bool,
+    /// What starts the P4 VM, and its command.
+    pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) command: P4VmCommand,
     pub(crate) attachment: Arc<dyn Attachment>,
     pub(crate) cgroup: Option<Arc<Cgroup>>,
@@ -293,6 +295,9 @@ impl Drop for Supervisor {
         self.stop();
     }
 }
+
+#[cfg(test)]
+mod life_tests;
 
 #[cfg(test)]
 mod tests {

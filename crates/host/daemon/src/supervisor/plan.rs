@@ -1,10 +1,10 @@
 //! A change of a tenant's configuration, and what its preparation found.
 
-use super::command::P4VmCommand;
 use super::keys::ReadKeys;
 use super::provision::{Objects, Pages};
 use crate::config::{Tenant, Vm};
 use p4shield_abi::Direction;
+use p4shield_compartment::P4VmCommand;
 use p4shield_control::ProgramSlot;
 use std::time::Duration;
 

@@ -4,12 +4,13 @@
 use super::SupervisorConfig;
 use super::keys::{Keys, KeysToSend};
 use super::pages::Page;
-use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
+use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
 use crate::config::Tenant;
 use crate::programs::ProgramKey;
 use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
+use p4shield_compartment::Compartment;
 use p4shield_control::{
     AgentDemand, ClientError, Hello, KeysSent, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
 };
@@ -46,7 +47,7 @@ pub(super) trait ProgramHost {
 }
 
 /// A P4 VM verifies programs itself.
-impl ProgramHost for Process {
+impl ProgramHost for dyn Compartment + '_ {
     fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError> {
         self.call(request.request, request.descriptors, request.timeout)
     }
@@ -90,7 +91,7 @@ pub(super) fn millis(duration: Duration) -> u32 {
 
 /// Announces the tenant's VMs, with their pages and keys if pages are given.
 pub(super) fn set_vms(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     config: &SupervisorConfig,
     keys: &mut Keys,
     pages: Option<&[Pages]>,
@@ -103,7 +104,7 @@ pub(super) fn set_vms(
 
 /// Announces a VM, with its pages and keys if pages are given.
 pub(super) fn set_vm(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     number: usize,
     tenant: &Tenant,
     keys: &mut Keys,
@@ -138,7 +139,7 @@ pub(super) fn set_vm(
 /// Announces the configured programs: until such a program runs, the tenant's `fail` policy applies to its
 /// packets, not `no_program`.
 pub(super) fn expect_programs(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     config: &SupervisorConfig,
 ) -> Result<(), ClientError> {
     let fallback = match config.tenant.fail {
@@ -161,7 +162,7 @@ pub(super) fn expect_programs(
 
 /// Loads a program and waits until it runs, or unloads it if there are no objects. Returns the digest.
 pub(super) fn load(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     slot: ProgramSlot,
     objects: &Objects,
     approved: Option<[u8; 32]>,
@@ -175,7 +176,7 @@ pub(super) fn load(
 
 /// Has a P4 VM verify a program without running it, and waits for the result. Returns the digest.
 pub(super) fn stage(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     slot: ProgramSlot,
     objects: &Objects,
 ) -> Result<[u8; 32], ClientError> {
@@ -183,7 +184,7 @@ pub(super) fn stage(
 }
 
 fn send_objects(
-    host: &mut impl ProgramHost,
+    host: &mut (impl ProgramHost + ?Sized),
     objects: &Objects,
     approved: Option<[u8; 32]>,
     request: impl FnOnce(String, Vec<u32>) -> Request,

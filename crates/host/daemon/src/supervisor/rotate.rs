@@ -1,12 +1,13 @@
 //! Rotation of a tenant's key while its P4 VM runs: by a command, or because a key file has a new key.
 
 use super::keys::{KeysToSend, NewKey};
-use super::process::{ANSWER_TIMEOUT, is_recoverable};
 use super::provision::{self, ProgramHost, ProgramRequest};
 use super::thread::SupervisorThread;
+use super::timeouts::ANSWER_TIMEOUT;
 use super::{Command, Supervisor};
 use crate::rotation::KeyRotation;
 use crate::text::chain;
+use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, Request};
 use p4shield_seal::TenantKey;
 use std::os::fd::AsFd;

@@ -2,15 +2,15 @@
 
 use super::bundles::{self, BundleVersions, LoadedProgram};
 use super::channels::Channels;
-use super::command::limits;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::keys::Keys;
 use super::legacy::Legacy;
+use super::limits::limits;
 use super::pages::{Page, PageError};
 use super::plan::Plan;
-use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
 use super::provision::{self, Objects, Pages};
+use super::timeouts::ANSWER_TIMEOUT;
 use super::{Answer, Command, SupervisorConfig, SupervisorReport};
 use crate::programs::ProgramKey;
 use crate::status::State;
@@ -19,6 +19,7 @@ use backon::{BackoffBuilder, ExponentialBackoff};
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
 use p4shield_channel::Doorbell;
+use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_compartment::{CorePlacement, Group, RESTART_PAUSES, reap_failed_starts, reap_last_starts};
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 use std::os::fd::AsFd;
@@ -45,7 +46,7 @@ pub(super) struct SupervisorThread {
     pub(super) programs: Vec<[VerifiedProgram; 2]>,
     pub(super) epochs: Epochs,
     group: Option<Group>,
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<Box<dyn Compartment>>,
     started: Instant,
     /// The pauses before further starts, and the current one.
     pauses: ExponentialBackoff,
@@ -264,7 +265,7 @@ impl SupervisorThread {
 
     /// Sends a request to what runs the programs.
     fn ask(&mut self, request: Request) -> Result<Reply, String> {
-        let reply = super::ask::ask(&self.config, self.process.as_mut(), &self.switches, request);
+        let reply = super::ask::ask(&self.config, self.process.as_deref_mut(), &self.switches, request);
         reply.map_err(|error| {
             error.unwrap_or_else(|e| {
                 self.replace(&e.to_string(), Duration::ZERO);
@@ -275,7 +276,7 @@ impl SupervisorThread {
 
     /// Replaces a P4 VM that does not answer.
     fn check_answers(&mut self) {
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = self.process.as_deref_mut() else { return };
         if let Err(e) = process.call(Request::Status, &[], ANSWER_TIMEOUT) {
             self.replace(&e.to_string(), Duration::ZERO);
         }
@@ -287,7 +288,7 @@ impl SupervisorThread {
         let verb = if adopted.is_some() { "adopted" } else { "runs" };
         match adopted.map_or_else(|| self.start_process(), Ok) {
             Ok(process) => {
-                let (pid, sandbox) = (process.pid().as_raw_pid(), process.sandbox.clone());
+                let (pid, sandbox) = (process.pid().as_raw_pid(), process.sandbox().clone());
                 self.started = Instant::now();
                 self.process = Some(process);
                 self.give_keys();
@@ -319,7 +320,7 @@ impl SupervisorThread {
 
     /// Starts a P4 VM and provisions it; its channels come last. Without its pages no P4 VM starts: its
     /// programs would judge without the VM's information, and no log would record their verdicts.
-    fn start_process(&mut self) -> Result<Process, String> {
+    fn start_process(&mut self) -> Result<Box<dyn Compartment>, String> {
         self.create_pages().map_err(|e| pages_advice(&e))?;
         let group = self.config.command.page_group();
         let pages = self.pages.iter().flatten().flatten();
@@ -339,16 +340,17 @@ impl SupervisorThread {
             tracing::warn!(event = "adoption_unavailable", tenant, %error, "this P4 VM ends with the daemon");
         });
         let hello = Hello { door: door.is_ok(), ..hello };
-        let descriptors: Vec<_> = door.iter().map(AsFd::as_fd).collect();
-        let mut process = Process::start(&self.config.command, self.group.as_ref(), hello, &descriptors)
-            .map_err(|e| chain(&e))?;
-        match self.provision_p4vm(&mut process) {
+        let door = door.as_ref().ok().map(AsFd::as_fd);
+        let SupervisorConfig { launcher, command, .. } = &self.config;
+        let started = launcher.start(command, self.group.as_ref(), hello, door);
+        let mut process = started.map_err(|e| chain(&e))?;
+        match self.provision_p4vm(&mut *process) {
             Ok(()) => Ok(process),
             Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
         }
     }
 
-    fn provision_p4vm(&mut self, process: &mut Process) -> Result<(), ClientError> {
+    fn provision_p4vm(&mut self, process: &mut dyn Compartment) -> Result<(), ClientError> {
         // A log has one writer: with placement `inline` that is a switch.
         let pages = (!self.config.inline).then_some(self.pages.as_slice());
         bundles::pin(process, self.pinned.as_ref())?;
@@ -370,7 +372,7 @@ impl SupervisorThread {
     /// Loads a program. A refusal is reported.
     pub(super) fn load_due_program(
         &mut self,
-        process: &mut Process,
+        process: &mut dyn Compartment,
         v: usize,
         direction: Direction,
     ) -> Result<(), ClientError> {
@@ -397,17 +399,17 @@ impl SupervisorThread {
         {
             return self.replace(&fault, Duration::ZERO);
         }
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = self.process.as_deref_mut() else { return };
         let polling = self.config.attachment.polling_cores();
         let (bound, vm) = (self.config.tenant.cpu, self.config.command.machine.is_some());
         let shared = self.cores.update(process.pid(), (bound, vm), &polling);
         self.report().cores = shared;
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = self.process.as_deref_mut() else { return };
         match self.channels.update(&self.config, process) {
             Ok(refusal) => self.report().channels = refusal,
             Err(e) => return self.replace(&chain(&e), Duration::ZERO),
         }
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = self.process.as_deref_mut() else { return };
         match process.call(Request::Status, &[], ANSWER_TIMEOUT) {
             Ok(Reply::Status(status)) => {
                 let problem = self.update_switches();
@@ -483,7 +485,7 @@ impl SupervisorThread {
         }
         let mut process = self.process.take().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let slot = ProgramSlot::new(vm, direction);
-        let loaded = self.load_program(&mut process, slot, &objects);
+        let loaded = self.load_program(&mut *process, slot, &objects);
         self.process = Some(process);
         match loaded {
             Ok(LoadedProgram { digest, text }) => {

@@ -4,22 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
 
-# tool COMMAND VERSION [OPTIONS]: installs a cargo command in this version. Unoptimised: it compiles longer than it runs.
-tool() {
-  local name=$1 version=$2
-  shift 2
-  [ "$("$name" --version 2>/dev/null | awk '{print $NF}')" = "$version" ] ||
-    cargo install --quiet --locked --debug "$name@$version" "$@"
-}
-
-scripts/check.sh
+. scripts/check.sh
 cargo test --quiet --locked -p p4shield-lint --test public_api
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-# The fuzz targets are a workspace of their own; this only compiles them.
+# This only compiles the fuzz targets.
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} cargo check --quiet --locked --bins --manifest-path fuzz/Cargo.toml
-
-tool cargo-machete 0.9.2
-cargo machete --skip-target-dir
 
 tool cargo-deny 0.20.2 --no-default-features
 cargo deny --log-level warn check --hide-inclusion-graph licenses bans sources

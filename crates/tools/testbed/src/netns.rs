@@ -103,6 +103,16 @@ impl NetNs {
         run(self.command("ethtool").args(words)).map(drop)
     }
 
+    /// Disables IPv6 inside, on links to come too: the kernel then sends no packet of its own (neighbour
+    /// discovery, group membership) while a link comes up.
+    ///
+    /// # Errors
+    /// The kernel lacks IPv6.
+    pub fn disable_ipv6(&self) -> Result<()> {
+        let set = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+        self.inside(set).map_err(Error::system("disable IPv6"))
+    }
+
     /// Sets TCP's congestion control algorithm inside; the machine's own setting stays.
     ///
     /// # Errors

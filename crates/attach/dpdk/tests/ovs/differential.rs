@@ -101,7 +101,7 @@ fn frames(count: usize) -> Vec<Vec<u8>> {
 fn delivered(cloud: &Cloud, is_loaded: bool, count: usize) -> [Vec<Vec<u8>>; 2] {
     let host = NetNs::create("host").unwrap();
     // What the host sends through the bridge's internal port reaches no lane: its kernel must be silent.
-    host.inside(|| std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")).unwrap();
+    host.disable_ipv6().unwrap();
     let mut setup = OpenVswitch::over_dpdk().megabytes(1_024).other_config("vlan-limit", "0");
     if is_loaded {
         setup = cloud.environment().into_iter().fold(setup, |s, (name, value)| s.env(name, value));

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages and of what they carry. Each change of a layout changes it, and the daemon
 /// refuses a library with another one. Libraries of other releases with the same version work.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
@@ -285,7 +285,7 @@ pub enum DaemonMessage {
     },
     /// Placement `inline`: a request to a tenant's programs in the switch. A [`Request::Hello`]
     /// creates new programs beside the active ones, which stay active until
-    /// [`DaemonMessage::Judge`]. Descriptors: those of the request. The library replies to this
+    /// [`DaemonMessage::Judge`]. Descriptors: the resources of the request. The library replies to this
     /// message only.
     Programs {
         /// Index of the tenant.
@@ -323,7 +323,7 @@ impl DaemonMessage {
         match self {
             Self::Setup { .. } => 1,
             Self::Channel { .. } => 2,
-            Self::Programs { request, .. } => request.descriptors(),
+            Self::Programs { request, .. } => request.resources().len(),
             Self::Judge { .. }
             | Self::Role { .. }
             | Self::NoChannel { .. }

@@ -4,7 +4,7 @@ use crate::message::{DaemonMessage, Kind, LaneId, PortId, cut, encode};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
-use p4shield_control::{Request, Socket, SocketError};
+use p4shield_control::{Request, Resources, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
@@ -101,18 +101,22 @@ impl Peer {
 
     /// Sends a request to a tenant's programs in the switch's process; the reply is a
     /// [`crate::message::LibraryMessage::Programs`] with this `id`.
+    ///
+    /// # Errors
+    /// The resources cannot be sent.
     pub fn programs(
         &self,
         (tenant, id): (u16, u32),
         approved: Option<[u8; 32]>,
         geometry: Geometry,
         request: Request,
-        descriptors: &[BorrowedFd<'_>],
-    ) {
-        self.send(
-            &DaemonMessage::Programs { tenant, id, approved, geometry: geometry.into(), request },
-            descriptors,
-        );
+        resources: &Resources<'_>,
+    ) -> Result<(), SocketError> {
+        let message = DaemonMessage::Programs { tenant, id, approved, geometry: geometry.into(), request };
+        resources.with_descriptors(|descriptors| {
+            self.send(&message, descriptors);
+            Ok(())
+        })
     }
 
     /// Activates the programs that the last [`Request::Hello`] created.

@@ -6,7 +6,7 @@
 use p4shield_abi::channel::{Geometry, Request as PacketRequest};
 use p4shield_abi::inline::{Batch, Engine, Message, PASS, Programs, REWRITTEN, ReplySink, Response, Table};
 use p4shield_abi::inline::{VERSION, Work};
-use p4shield_control::{Envelope, Reply, Request, decode, encode};
+use p4shield_control::{Delivered, Envelope, Reply, Request, decode, encode};
 use p4shield_runtime::inline::{InlineGuard, InlineHandle, InlinePrograms};
 use std::ffi::c_void;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -48,7 +48,7 @@ fn contain<R>(work: impl FnOnce() -> R) -> Option<R> {
 ///
 /// # Safety
 /// The message is valid, and its descriptors are the caller's to give away.
-unsafe fn take(message: *const Message) -> (Result<Request, String>, Vec<OwnedFd>) {
+unsafe fn take(message: *const Message) -> (Result<Request, String>, Delivered) {
     // SAFETY: the caller's contract; a count of 0 may come with a dangling pointer, which is
     // aligned and not null.
     let (bytes, numbers) = unsafe {
@@ -59,8 +59,8 @@ unsafe fn take(message: *const Message) -> (Result<Request, String>, Vec<OwnedFd
         )
     };
     // SAFETY: the caller gives the descriptors away.
-    let descriptors = numbers.iter().map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
-    (decode(bytes).map(|e: Envelope<Request>| e.body).map_err(|e| e.to_string()), descriptors)
+    let descriptors: Vec<_> = numbers.iter().map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect();
+    (decode(bytes).map(|e: Envelope<Request>| e.body).map_err(|e| e.to_string()), descriptors.into())
 }
 
 /// Sends the reply to the switch library.

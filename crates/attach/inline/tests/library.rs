@@ -4,7 +4,7 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{Geometry, Request as PacketRequest};
 use p4shield_attach::inline::{InlineLibrary, LoadError, LoadedPrograms};
 use p4shield_channel::Response;
-use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, ResourceId};
 use p4shield_mediator::InlineEngine;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ fn hello() -> Request {
     Request::Hello(Hello {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
-        door: false,
+        door: None,
         no_program: Verdict::Pass as u8,
         age_limit_ms: 1000,
         log_interval_ms: 100,
@@ -26,14 +26,7 @@ fn programs() -> LoadedPrograms {
     let (programs, reply) = InlineLibrary::load().unwrap().create(Geometry::default(), hello(), Vec::new());
     assert!(matches!(reply, Reply::Hello { .. }), "{reply:?}");
     let mut programs = programs.unwrap();
-    let vm = Request::SetVm {
-        vm: 0,
-        name: "web".into(),
-        info: false,
-        log: false,
-        handshake: None,
-        keys: KeysSent::default(),
-    };
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: None, log: None, handshake: None, keys: None };
     assert_eq!(programs.execute(vm, None, Vec::new()), Reply::Done);
     programs
 }
@@ -85,7 +78,8 @@ fn an_unverified_program_is_refused() {
     let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&fd, b"no object").unwrap();
     let slot = ProgramSlot::new(0, p4shield_abi::Direction::Ingress);
-    let load = Request::LoadProgram { slot, name: "program".into(), objects: vec![9] };
+    let load =
+        Request::LoadProgram { slot, name: "program".into(), objects: ResourceId(0), lengths: vec![9] };
     assert!(matches!(programs.execute(load, Some([0; 32]), vec![fd]), Reply::Refused(_)));
 }
 

@@ -84,7 +84,7 @@ impl Bundles {
     pub(crate) fn build(
         &self,
         request: &BundleRequest,
-        descriptors: &[OwnedFd],
+        bytes: &OwnedFd,
         verifier: &mut impl Prover,
         budget: (&str, u64),
     ) -> Result<BuiltBundle, NotBuilt> {
@@ -96,8 +96,7 @@ impl Bundles {
         if len > MAX_BUNDLE {
             return Err(NotBuilt::Refused(BundleError::TooLarge { len: len as u64 }.to_string()));
         }
-        let fd = descriptors.first().ok_or_else(|| NotBuilt::Failed("the bundle is missing".to_owned()))?;
-        let bytes = read_memory::read(fd, len, "the bytes of the bundle").map_err(NotBuilt::Failed)?;
+        let bytes = read_memory::read(bytes, len, "the bytes of the bundle").map_err(NotBuilt::Failed)?;
         let refused = |e: BundleError| NotBuilt::Refused(e.to_string());
         let bundle = Bundle::open(&bytes, key).map_err(refused)?;
         drop(bytes);

@@ -8,17 +8,16 @@ use crate::last_words;
 use crate::program::Verifier;
 use crate::request_handler::RequestHandler;
 use crate::worker::{WorkerCommand, WorkerHandle};
-use p4shield_control::SandboxReport;
 use p4shield_control::{
-    Door, Envelope, GREETING, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
+    Delivered, Door, Envelope, GREETING, Hello, PROTOCOL_VERSION, Reply, Request, Resources, STDERR,
+    SandboxReport, SocketError, Transport, encode, receive_request,
 };
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The state of the control thread.
 pub(crate) struct ControlSession {
-    socket: Socket,
+    transport: Box<dyn Transport>,
     report: SandboxReport,
     handler: RequestHandler<Verifier, WorkerHandle>,
     door: Option<Door>,
@@ -34,7 +33,7 @@ enum Ended {
 
 impl ControlSession {
     pub(crate) fn new(
-        socket: Socket,
+        transport: Box<dyn Transport>,
         report: SandboxReport,
         verifier: Verifier,
         worker: WorkerHandle,
@@ -42,7 +41,7 @@ impl ControlSession {
     ) -> Self {
         let evidence = evidence.map(|source| Arc::new(source) as _);
         let handler = RequestHandler::new(verifier, worker).with_evidence(evidence);
-        Self { socket, report, handler, door: None }
+        Self { transport, report, handler, door: None }
     }
 
     /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that
@@ -51,14 +50,14 @@ impl ControlSession {
         &mut self,
         start_worker: impl FnOnce(&Hello) -> bool,
     ) -> Result<bool, SocketError> {
-        let (id, hello, mut descriptors) = match receive(&mut self.socket)? {
-            (Envelope { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
+        let (id, hello, mut resources) = match receive_request(&mut *self.transport)? {
+            (Envelope { id, body: Request::Hello(hello) }, resources) => (id, hello, resources),
             (Envelope { id, .. }, _) => {
-                answer(&self.socket, id, Reply::Failed("the first message must be Hello".to_owned()))?;
+                answer(&*self.transport, id, Reply::Failed("the first message must be Hello".to_owned()))?;
                 return Ok(false);
             }
         };
-        self.door = if hello.door { descriptors.pop().map(Door::new) } else { None };
+        self.door = hello.door.and_then(|door| resources.take(door).ok()).map(Door::new);
         let reply = match self.handler.handle_hello(&hello) {
             Ok(()) if start_worker(&hello) => {
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
@@ -67,7 +66,7 @@ impl ControlSession {
             Err(e) => Reply::Failed(e),
         };
         let started = matches!(reply, Reply::Hello { .. });
-        answer(&self.socket, id, reply)?;
+        answer(&*self.transport, id, reply)?;
         Ok(started)
     }
 
@@ -87,13 +86,13 @@ impl ControlSession {
     fn serve_daemon(&mut self) -> Result<Ended, SocketError> {
         loop {
             self.wait_for_request()?;
-            let (envelope, descriptors) = match receive(&mut self.socket) {
+            let (envelope, resources) = match receive_request(&mut *self.transport) {
                 Err(SocketError::Closed) => return Ok(Ended::Lost),
                 other => other?,
             };
             let stop = envelope.body == Request::Stop;
-            let reply = self.execute(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
-            match answer(&self.socket, envelope.id, reply) {
+            let reply = self.execute(envelope.body, resources).unwrap_or_else(Reply::Failed);
+            match answer(&*self.transport, envelope.id, reply) {
                 Err(SocketError::Closed) if !stop => return Ok(Ended::Lost),
                 Err(SocketError::Closed) | Ok(()) => {}
                 Err(e) => return Err(e),
@@ -108,14 +107,14 @@ impl ControlSession {
     fn wait_for_request(&mut self) -> Result<(), SocketError> {
         loop {
             self.handler.poll_handshakes();
-            match self.socket.wait(self.handler.handshake_tick()) {
+            match self.transport.wait(self.handler.handshake_tick()) {
                 Err(SocketError::Timeout(_)) => {}
                 other => return other,
             }
         }
     }
 
-    fn execute(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, String> {
+    fn execute(&mut self, request: Request, resources: Delivered) -> Result<Reply, String> {
         match request {
             Request::Adopt { .. } => Err("this P4 VM has a daemon".to_owned()),
             Request::SetPatience { ms } => {
@@ -123,7 +122,7 @@ impl ControlSession {
                 self.door.iter_mut().for_each(|door| door.patience = patience);
                 Ok(Reply::Done)
             }
-            other => self.handler.handle(other, descriptors),
+            other => self.handler.handle(other, resources),
         }
     }
 
@@ -138,7 +137,7 @@ impl ControlSession {
             let Some(mut socket) = self.door.as_ref().and_then(|door| door.accept(look)) else { continue };
             match self.handle_adopt(&mut socket) {
                 Ok(true) => {
-                    self.socket = socket;
+                    self.transport = Box::new(socket);
                     return true;
                 }
                 Ok(false) => {}
@@ -150,12 +149,12 @@ impl ControlSession {
     }
 
     /// Answers a daemon's first message, which must be `Adopt`. Returns whether it has adopted the P4 VM.
-    fn handle_adopt(&self, socket: &mut Socket) -> Result<bool, SocketError> {
-        socket.wait(Some(GREETING))?;
-        let (Envelope { id, body }, descriptors) = receive(socket)?;
+    fn handle_adopt(&self, transport: &mut dyn Transport) -> Result<bool, SocketError> {
+        transport.wait(Some(GREETING))?;
+        let (Envelope { id, body }, mut resources) = receive_request(transport)?;
         let reply = match body {
             Request::Adopt { version: PROTOCOL_VERSION } => {
-                descriptors.iter().for_each(last_words::send_to);
+                resources.take(STDERR).iter().for_each(last_words::send_to);
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
             }
             Request::Adopt { version } => Reply::Failed(format!(
@@ -164,40 +163,12 @@ impl ControlSession {
             _ => Reply::Failed("the first message must be Adopt".to_owned()),
         };
         let adopted = matches!(reply, Reply::Hello { .. });
-        answer(socket, id, reply)?;
+        answer(transport, id, reply)?;
         Ok(adopted)
     }
 }
 
-/// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not
-/// belong to the request.
-fn receive(socket: &mut Socket) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
-    loop {
-        let message = match socket.receive() {
-            Err(SocketError::Cut) => {
-                answer(socket, 0, Reply::Failed(SocketError::Cut.to_string()))?;
-                continue;
-            }
-            other => other?,
-        };
-        match decode::<Request>(&message.bytes) {
-            Ok(envelope) if envelope.body.descriptors() == message.descriptors.len() => {
-                return Ok((envelope, message.descriptors));
-            }
-            Ok(envelope) => {
-                let (expected, got) = (envelope.body.descriptors(), message.descriptors.len());
-                answer(
-                    socket,
-                    envelope.id,
-                    Reply::Failed(format!("the request needs {expected} descriptors, but {got} arrived")),
-                )?;
-            }
-            Err(e) => answer(socket, 0, Reply::Failed(e.to_string()))?,
-        }
-    }
-}
-
-fn answer(socket: &Socket, id: u32, body: Reply) -> Result<(), SocketError> {
+fn answer(transport: &dyn Transport, id: u32, body: Reply) -> Result<(), SocketError> {
     let bytes = match encode(&Envelope { id, body }) {
         Err(SocketError::TooLong { len }) => encode(&Envelope {
             id,
@@ -205,5 +176,5 @@ fn answer(socket: &Socket, id: u32, body: Reply) -> Result<(), SocketError> {
         }),
         other => other,
     };
-    socket.send(&bytes?, &[])
+    transport.send(&bytes?, &Resources::none())
 }

@@ -25,10 +25,9 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         &mut self,
         (vm, name): (u16, &str),
         demand: AgentDemand,
-        page: Option<OwnedFd>,
+        page: OwnedFd,
         pages: (Option<SharedMemory>, Option<SharedMemory>),
     ) -> Result<Reply, Failure> {
-        let page = page.ok_or("the handshake page is missing")?;
         let memory = SharedMemory::from_page_fd(page, HANDSHAKE_PAGE_SIZE).map_err(|e| chain(&e))?;
         let epoch = self.epochs.next(self.settings.min_epoch).map_err(|e| chain(&e))?.number();
         let terms = Terms {

@@ -13,9 +13,8 @@ use crate::worker::{ProgramRunner, TenantPrograms, UNSUPPORTED, WorkerAnswer, Wo
 use p4shield_abi::channel::{self, Geometry};
 use p4shield_bpf::{Linked, Packet, Verified};
 use p4shield_channel::ResponseRefused;
-use p4shield_control::{Hello, PROTOCOL_VERSION, Reply, Request, SandboxReport, Status};
+use p4shield_control::{Delivered, Hello, PROTOCOL_VERSION, Reply, Request, SandboxReport, Status};
 use p4shield_seal::Now;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,18 +94,13 @@ impl InlinePrograms {
     }
 
     /// Executes a request; a loaded program must have the digest `approved`.
-    pub fn handle(
-        &mut self,
-        request: Request,
-        approved: Option<[u8; 32]>,
-        descriptors: Vec<OwnedFd>,
-    ) -> Reply {
+    pub fn handle(&mut self, request: Request, approved: Option<[u8; 32]>, resources: Delivered) -> Reply {
         let handshakes = matches!(request, Request::SetVm { handshake: Some(_), .. });
         if handshakes || matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
             return Reply::Failed(UNSUPPORTED.to_owned());
         }
         self.handler.verifier = Approved(approved);
-        self.handler.handle(request, descriptors).unwrap_or_else(Reply::Failed)
+        self.handler.handle(request, resources).unwrap_or_else(Reply::Failed)
     }
 
     /// Updates information and logs of a tenant without traffic. Called periodically; does nothing while
@@ -228,14 +222,14 @@ impl InlineGuard<'_> {
 mod tests {
     use super::*;
     use p4shield_abi::{Direction, Verdict};
-    use p4shield_control::{KeysSent, ProgramSlot};
+    use p4shield_control::{ProgramSlot, ResourceId, VmKeys};
     use rustix::fs::{MemfdFlags, memfd_create};
 
     fn hello(no_program: Verdict) -> Hello {
         Hello {
             version: PROTOCOL_VERSION,
             tenant: "alice".into(),
-            door: false,
+            door: None,
             no_program: no_program as u8,
             age_limit_ms: 1000,
             log_interval_ms: 100,
@@ -246,9 +240,9 @@ mod tests {
 
     fn programs() -> InlinePrograms {
         let mut programs = InlinePrograms::new(&hello(Verdict::Pass), Geometry::default()).unwrap();
-        let keys = KeysSent::default();
-        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false, handshake: None, keys };
-        assert_eq!(programs.handle(vm, None, Vec::new()), Reply::Done);
+        let vm =
+            Request::SetVm { vm: 0, name: "web".into(), info: None, log: None, handshake: None, keys: None };
+        assert_eq!(programs.handle(vm, None, Delivered::default()), Reply::Done);
         programs
     }
 
@@ -266,7 +260,9 @@ mod tests {
         let (mut one, mut other) = (programs.engine(), programs.engine());
         assert!(verdict(&mut one, 0) && verdict(&mut other, 0));
         assert!(!verdict(&mut one, 1), "an unknown VM has no program that could pass its packets");
-        let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
+        let Reply::Status(status) = programs.handle(Request::Status, None, Delivered::default()) else {
+            panic!()
+        };
         assert_eq!((status.vms[0].directions[0].judged, status.vms[0].directions[0].passed), (2, 2));
     }
 
@@ -284,10 +280,10 @@ mod tests {
         let mut engine = programs.engine();
         let slot = ProgramSlot::new(0, Direction::Ingress);
         let expect = Request::ExpectProgram { slot, fallback: Verdict::Drop as u8 };
-        assert_eq!(programs.handle(expect, None, Vec::new()), Reply::Done);
+        assert_eq!(programs.handle(expect, None, Delivered::default()), Reply::Done);
         assert!(!verdict(&mut engine, 0), "the tenant's fail policy applies, not no_program");
         let unload = Request::UnloadProgram { slot };
-        assert_eq!(programs.handle(unload, None, Vec::new()), Reply::Done);
+        assert_eq!(programs.handle(unload, None, Delivered::default()), Reply::Done);
         assert!(verdict(&mut engine, 0), "no program is configured any more");
     }
 
@@ -299,14 +295,17 @@ mod tests {
             rustix::io::write(&fd, bytes).unwrap();
             fd
         };
-        let keys = KeysSent { current: true, previous_ms: None };
-        let vm = Request::SetVm { vm: 1, name: "db".into(), info: false, log: true, handshake: None, keys };
+        let log = Some(ResourceId(0));
+        let keys = Some(VmKeys { current: ResourceId(1), previous: None });
+        let vm = Request::SetVm { vm: 1, name: "db".into(), info: None, log, handshake: None, keys };
         let page = file(&vec![0; p4shield_abi::log_page::LOG_PAGE_SIZE]);
-        assert_eq!(programs.handle(vm, None, vec![page, file(&[1; 32])]), Reply::Done);
-        let rotate = |vm| Request::SetKeys { vm, window_ms: 600_000 };
-        assert_eq!(programs.handle(rotate(1), None, vec![file(&[2; 32])]), Reply::Done);
-        assert!(matches!(programs.handle(rotate(0), None, vec![file(&[2; 32])]), Reply::Failed(_)));
-        let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
+        assert_eq!(programs.handle(vm, None, vec![page, file(&[1; 32])].into()), Reply::Done);
+        let rotate = |vm| Request::SetKeys { vm, key: ResourceId(0), window_ms: 600_000 };
+        assert_eq!(programs.handle(rotate(1), None, vec![file(&[2; 32])].into()), Reply::Done);
+        assert!(matches!(programs.handle(rotate(0), None, vec![file(&[2; 32])].into()), Reply::Failed(_)));
+        let Reply::Status(status) = programs.handle(Request::Status, None, Delivered::default()) else {
+            panic!()
+        };
         let keys = status.vms[1].keys.unwrap();
         assert_eq!(keys.current, p4shield_seal::TenantKey::from_bytes([2; 32]).id().0);
         assert!(!keys.log_follows && keys.previous_ms > Some(590_000), "{keys:?}");
@@ -318,8 +317,9 @@ mod tests {
         let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&fd, b"no object").unwrap();
         let slot = ProgramSlot::new(0, Direction::Ingress);
-        let load = Request::LoadProgram { slot, name: "program".into(), objects: vec![9] };
-        assert!(matches!(programs.handle(load, Some([0; 32]), vec![fd]), Reply::Refused(_)));
+        let load =
+            Request::LoadProgram { slot, name: "program".into(), objects: ResourceId(0), lengths: vec![9] };
+        assert!(matches!(programs.handle(load, Some([0; 32]), vec![fd].into()), Reply::Refused(_)));
         let linked = p4shield_bpf::asm::assemble("mov r0, 1\nexit").unwrap();
         let digest = linked.digest();
         assert!(Approved(None).prove(linked.clone()).is_err());
@@ -333,10 +333,11 @@ mod tests {
     fn what_only_a_p4_vm_can_do_is_refused() {
         let mut programs = programs();
         let geometry = Geometry::default().into();
-        let attach = Request::AttachChannel { channel: 1, geometry, packets: None };
-        assert!(matches!(programs.handle(attach, None, Vec::new()), Reply::Failed(_)));
+        let [memory, doorbell] = [0, 1].map(ResourceId);
+        let attach = Request::AttachChannel { channel: 1, geometry, memory, doorbell, packets: None };
+        assert!(matches!(programs.handle(attach, None, Delivered::default()), Reply::Failed(_)));
         assert!(matches!(
-            programs.handle(Request::Hello(hello(Verdict::Drop)), None, Vec::new()),
+            programs.handle(Request::Hello(hello(Verdict::Drop)), None, Delivered::default()),
             Reply::Failed(_)
         ));
         let odd = Geometry { slots: 3, ..Geometry::default() };

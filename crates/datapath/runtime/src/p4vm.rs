@@ -14,7 +14,7 @@ use crate::schedule;
 use crate::worker::{self, Worker};
 use p4shield_bpf::verify::IsolatedError;
 use p4shield_channel::WaitPolicy;
-use p4shield_control::{Measure, SandboxReport, Socket, SocketError};
+use p4shield_control::{Measure, SandboxReport, Socket, SocketError, Transport};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -94,6 +94,12 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let socket = control_socket(options.control_fd)?;
     let evidence = options.evidence_fd.map(control_socket).transpose()?.map(EvidenceSource::new);
     socket.wait(None)?;
+    let report = enter_sandbox(options)?;
+    serve(Box::new(socket), report, evidence, options)
+}
+
+/// Gives up what only the start needs. The system call filters come once the threads run.
+fn enter_sandbox(options: &Options) -> Result<SandboxReport, P4VmError> {
     // The first read of a clock looks up the vDSO, with a system call that no filter allows.
     let _ = p4shield_seal::Now::read();
     p4shield_bpf::reserve_code_area().map_err(P4VmError::CodeArea)?;
@@ -105,6 +111,16 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
         keep: std::iter::once(options.control_fd).chain(options.evidence_fd).collect(),
         limits: Limits { address_space, ..options.limits },
     })?;
+    Ok(report)
+}
+
+/// Serves the host over this transport, with a verifier in a process of its own and a worker in a thread.
+fn serve(
+    transport: Box<dyn Transport>,
+    report: SandboxReport,
+    evidence: Option<EvidenceSource>,
+    options: &Options,
+) -> Result<(), P4VmError> {
     let seccomp_optional = options.allow_missing.contains(&Measure::Seccomp);
     let verifier = Verifier::start(seccomp_optional).map_err(P4VmError::Verifier)?;
     let (control, mailbox) = worker::mailbox().map_err(|e| P4VmError::Worker(e.into()))?;
@@ -114,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let report = waive_seccomp(report, ours.and(theirs), seccomp_optional)?;
 
     let policy = if options.busy { WaitPolicy::BUSY } else { WaitPolicy::default() };
-    let mut session = ControlSession::new(socket, report, verifier, control, evidence);
+    let mut session = ControlSession::new(transport, report, verifier, control, evidence);
     let started = session.handle_hello(|hello| {
         let interval = Duration::from_millis(hello.log_interval_ms.into());
         let started = Worker::new(mailbox, p4shield_control::verdict(hello.no_program), interval);

@@ -20,10 +20,10 @@ use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_control::{
-    AgentDemand, BundleRequest, Hello, KeysSent, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
-    ProgramSlot, Reply, Request, WireGeometry,
+    AgentDemand, BundleRequest, Delivered, Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
+    ProgramSlot, Reply, Request, ResourceId, VmKeys, WireGeometry,
 };
-use p4shield_seal::{AgeLimit, EpochSequence, Identity, KeyId};
+use p4shield_seal::{AgeLimit, EpochSequence, Identity, KeyId, TenantKey};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -108,31 +108,34 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         Ok(())
     }
 
-    /// Executes a request with the descriptors that belong to it.
-    pub(crate) fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, Failure> {
+    /// Executes a request with the resources that it names.
+    pub(crate) fn handle(&mut self, request: Request, mut resources: Delivered) -> Result<Reply, Failure> {
         match request {
             Request::Hello(_) => Err("Hello was received already".to_owned()),
             Request::Adopt { .. } | Request::SetPatience { .. } => {
                 Err("what runs these programs outlives no daemon".to_owned())
             }
             Request::SetVm { vm, name, info, log, handshake, keys } => {
-                self.set_vm((vm, &name), (info, log), handshake, keys, descriptors)
+                self.set_vm((vm, &name), (info, log), handshake, keys, &mut resources)
             }
-            Request::SetKeys { vm, window_ms } => self.set_keys(vm, window_ms, &descriptors),
-            Request::LoadProgram { slot, name, objects } => {
-                self.bundles.allow("a program that is not in a bundle")?;
-                self.load(slot, &name, &objects, descriptors)
+            Request::SetKeys { vm, key, window_ms } => {
+                let key = vm_keys::read(&taken(&mut resources, key)?)?;
+                self.set_keys(vm, window_ms, &key)
             }
-            Request::StageProgram { slot, name, objects } => {
+            Request::LoadProgram { slot, name, objects, lengths } => {
                 self.bundles.allow("a program that is not in a bundle")?;
-                self.stage(slot, &name, &objects, descriptors)
+                self.load(slot, &name, &lengths, &taken(&mut resources, objects)?)
+            }
+            Request::StageProgram { slot, name, objects, lengths } => {
+                self.bundles.allow("a program that is not in a bundle")?;
+                self.stage(slot, &name, &lengths, &taken(&mut resources, objects)?)
             }
             Request::PinBundleKey { key } => {
                 let begun = !self.vms.is_empty() || !self.staged.is_empty();
                 self.bundles.pin(&key, begun).map(|()| Reply::Done)
             }
-            Request::LoadBundle(bundle) => self.load_bundle(&bundle, &descriptors, Self::run_bundle),
-            Request::StageBundle(bundle) => self.load_bundle(&bundle, &descriptors, Self::stage_bundle),
+            Request::LoadBundle(bundle) => self.load_bundle(&bundle, &mut resources, Self::run_bundle),
+            Request::StageBundle(bundle) => self.load_bundle(&bundle, &mut resources, Self::stage_bundle),
             Request::Commit => self.commit(),
             Request::Discard => {
                 self.discard_staged();
@@ -158,8 +161,8 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
                 }
                 self.send(WorkerCommand::SetProgram(slot, None))
             }
-            Request::AttachChannel { channel, geometry, packets } => {
-                self.attach(channel, geometry, packets, descriptors)
+            Request::AttachChannel { channel, geometry, memory, doorbell, packets } => {
+                self.attach(channel, geometry, (memory, doorbell, packets), &mut resources)
             }
             Request::DetachChannel { channel } => {
                 self.bundles.forget_channel(channel);
@@ -203,25 +206,24 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     fn set_vm(
         &mut self,
         (vm, name): (u16, &str),
-        (info, log): (bool, bool),
-        handshake: Option<AgentDemand>,
-        keys: KeysSent,
-        descriptors: Vec<OwnedFd>,
+        (info, log): (Option<ResourceId>, Option<ResourceId>),
+        handshake: Option<(ResourceId, AgentDemand)>,
+        keys: Option<VmKeys>,
+        resources: &mut Delivered,
     ) -> Result<Reply, Failure> {
         check_name("VM", name)?;
         if vm >= MAX_VMS {
             return Err(format!("invalid VM {vm}: a tenant has at most {MAX_VMS} VMs"));
         }
-        let mut descriptors = descriptors.into_iter();
-        let mut page = |wanted: bool, len| {
-            let fd = if wanted { descriptors.next() } else { None };
+        let mut page = |id: Option<ResourceId>, len| {
+            let fd = id.map(|id| taken(resources, id)).transpose()?;
             fd.map(|fd| SharedMemory::from_page_fd(fd, len)).transpose().map_err(|e| chain(&e))
         };
         let (info, log) = (page(info, INFO_PAGE_SIZE)?, page(log, LOG_PAGE_SIZE)?);
-        if let Some(demand) = handshake {
-            return self.set_handshaking_vm((vm, name), demand, descriptors.next(), (info, log));
+        if let Some((page, demand)) = handshake {
+            return self.set_handshaking_vm((vm, name), demand, taken(resources, page)?, (info, log));
         }
-        let keys = vm_keys::ring(keys, descriptors)?;
+        let keys = keys.map(|keys| vm_keys::ring(keys, resources)).transpose()?;
         let key = keys.as_ref().map(|keys| keys.current().id());
         let identity = Identity { tenant: &self.settings.name, vm: name };
         let pages = match &keys {
@@ -244,8 +246,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     }
 
     /// Rotates the key of a VM, or shortens the window of its last rotation.
-    fn set_keys(&mut self, vm: u16, window_ms: u32, descriptors: &[OwnedFd]) -> Result<Reply, Failure> {
-        let key = vm_keys::read(descriptors.first().ok_or("the key is missing")?)?;
+    fn set_keys(&mut self, vm: u16, window_ms: u32, key: &TenantKey) -> Result<Reply, Failure> {
         let known = self.vms.get_mut(&vm).ok_or_else(|| format!("there is no VM {vm}"))?;
         if known.handshake.is_some() {
             return Err(format!("the keys of VM {} come from handshakes", known.name));
@@ -258,7 +259,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         let change = if known.key.replace(key.id()) == Some(key.id()) {
             KeyChange::shorter_window(vm, until_ns)
         } else {
-            KeyChange::rotation(vm, &key, &identity, until_ns)
+            KeyChange::rotation(vm, key, &identity, until_ns)
         };
         self.send(WorkerCommand::ChangeKeys(Box::new(change)))
     }
@@ -268,9 +269,9 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         slot: ProgramSlot,
         name: &str,
         lengths: &[u32],
-        descriptors: Vec<OwnedFd>,
+        objects: &OwnedFd,
     ) -> Result<Reply, Failure> {
-        match self.build(name, lengths, descriptors)? {
+        match self.build(name, lengths, objects)? {
             Ok(program) => {
                 let reply = loaded(&program);
                 self.set_program(slot, program)?;
@@ -285,9 +286,9 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         slot: ProgramSlot,
         name: &str,
         lengths: &[u32],
-        descriptors: Vec<OwnedFd>,
+        objects: &OwnedFd,
     ) -> Result<Reply, Failure> {
-        match self.build(name, lengths, descriptors)? {
+        match self.build(name, lengths, objects)? {
             Ok(program) => {
                 let reply = loaded(&program);
                 self.staged.retain(|(staged, _)| *staged != slot);
@@ -313,12 +314,13 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     fn load_bundle(
         &mut self,
         bundle: &BundleRequest,
-        descriptors: &[OwnedFd],
+        resources: &mut Delivered,
         accept: impl FnOnce(&mut Self, BuiltBundle) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         check_name("VM", &bundle.name)?;
         let tenant = (&*self.settings.name, self.settings.budget);
-        match self.bundles.build(bundle, descriptors, &mut self.verifier, tenant) {
+        let bytes = taken(resources, bundle.bytes)?;
+        match self.bundles.build(bundle, &bytes, &mut self.verifier, tenant) {
             Ok(built) => {
                 let loaded = built.loaded;
                 accept(self, built)?;
@@ -372,10 +374,10 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         &mut self,
         name: &str,
         lengths: &[u32],
-        descriptors: Vec<OwnedFd>,
+        objects: &OwnedFd,
     ) -> Result<Result<Box<program::LoadedProgram>, String>, Failure> {
         check_name("program", name)?;
-        let bytes = read_objects(&descriptors, lengths)?;
+        let bytes = read_objects(objects, lengths)?;
         let mut rest = bytes.as_slice();
         let mut objects = Vec::with_capacity(lengths.len());
         for len in lengths {
@@ -390,18 +392,18 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
         &mut self,
         channel: u32,
         geometry: WireGeometry,
-        packets: Option<u64>,
-        mut descriptors: Vec<OwnedFd>,
+        (memory, doorbell, packets): (ResourceId, ResourceId, Option<(ResourceId, u64)>),
+        resources: &mut Delivered,
     ) -> Result<Reply, Failure> {
         let geometry = Geometry::from(geometry);
         // Checked before the size is computed, which could overflow.
         if !geometry.is_valid() {
             return Err(format!("invalid geometry of a channel: {geometry:?}"));
         }
-        let packets = packets.map(|len| packet_memory(descriptors.pop(), len)).transpose()?;
-        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(descriptors)
-            .map_err(|_| "the channel's descriptors are missing".to_owned())?;
-        let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| chain(&e))?;
+        let packets = packets.map(|(id, len)| packet_memory(&taken(resources, id)?, len)).transpose()?;
+        let doorbell = taken(resources, doorbell)?;
+        let memory =
+            SharedMemory::from_fd(taken(resources, memory)?, geometry.size()).map_err(|e| chain(&e))?;
         let mut responder = Responder::new(memory, geometry).map_err(|e| chain(&e))?;
         if let Some(packets) = packets {
             responder = responder.with_packet_memory(packets);
@@ -414,27 +416,30 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     }
 }
 
+/// Takes a resource that the request names.
+fn taken(resources: &mut Delivered, id: ResourceId) -> Result<OwnedFd, Failure> {
+    resources.take(id).map_err(|e| e.to_string())
+}
+
 /// Returns the reply for a program that was accepted.
 fn loaded(program: &program::LoadedProgram) -> Reply {
     Reply::Loaded { digest: program.digest(), instructions: program.instructions() }
 }
 
 /// Maps the switch's packet memory.
-fn packet_memory(fd: Option<OwnedFd>, len: u64) -> Result<PacketMemory, Failure> {
-    let fd = fd.ok_or("the descriptor of the packet memory is missing")?;
+fn packet_memory(fd: &OwnedFd, len: u64) -> Result<PacketMemory, Failure> {
     let len = usize::try_from(len).map_err(|e| e.to_string())?;
-    PacketMemory::from_fd(&fd, len)
+    PacketMemory::from_fd(fd, len)
         .map_err(|e| format!("cannot map the switch's packet memory: {}", chain(&e)))
 }
 
 /// Copies the objects into private memory.
-fn read_objects(descriptors: &[OwnedFd], lengths: &[u32]) -> Result<Vec<u8>, Failure> {
+fn read_objects(objects: &OwnedFd, lengths: &[u32]) -> Result<Vec<u8>, Failure> {
     let total = lengths.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n as usize));
     let total = total.filter(|n| *n <= MAX_OBJECTS && !lengths.is_empty());
     let total =
         total.ok_or_else(|| format!("a program has at least one object and at most {MAX_OBJECTS} bytes"))?;
-    let fd = descriptors.first().ok_or("the objects are missing")?;
-    read_memory::read(fd, total, "the objects")
+    read_memory::read(objects, total, "the objects")
 }
 
 /// Names become part of keys, logs and metrics: one to [`MAX_NAME`] letters, digits, `.`, `_` and `-`.
@@ -461,12 +466,11 @@ mod tests {
 
     #[test]
     fn objects_are_read_up_to_their_announced_lengths() {
-        let fds = [memory(b"abcdef")];
-        assert_eq!(read_objects(&fds, &[2, 3]).unwrap(), b"abcde");
-        assert!(read_objects(&fds, &[7]).unwrap_err().contains("after 6 of 7"));
-        assert!(read_objects(&fds, &[]).is_err());
-        assert!(read_objects(&fds, &[u32::MAX; 4]).is_err(), "the length is checked before the allocation");
-        assert!(read_objects(&[], &[1]).is_err());
+        let file = memory(b"abcdef");
+        assert_eq!(read_objects(&file, &[2, 3]).unwrap(), b"abcde");
+        assert!(read_objects(&file, &[7]).unwrap_err().contains("after 6 of 7"));
+        assert!(read_objects(&file, &[]).is_err());
+        assert!(read_objects(&file, &[u32::MAX; 4]).is_err(), "the length is checked before the allocation");
     }
 
     #[test]

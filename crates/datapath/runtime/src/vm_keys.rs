@@ -3,25 +3,19 @@
 //! An attested handshake delivers the same: a key and, for a P4 VM that starts within a window, the previous
 //! key with the time that is left.
 
-use p4shield_control::KeysSent;
+use p4shield_control::{Delivered, ResourceId, VmKeys};
 use p4shield_seal::{KEY_SIZE, KeyRing, Now, TenantKey};
 use std::os::fd::OwnedFd;
 use zeroize::Zeroizing;
 
-/// Reads a VM's keys from the descriptors that belong to them; none if none came.
-pub(crate) fn ring(
-    sent: KeysSent,
-    mut descriptors: impl Iterator<Item = OwnedFd>,
-) -> Result<Option<KeyRing>, String> {
-    if !sent.current {
-        return Ok(None);
-    }
-    let mut key = || read(&descriptors.next().ok_or("a key is missing")?);
-    let ring = KeyRing::new(key()?);
-    Ok(Some(match sent.previous_ms {
-        Some(window_ms) => ring.with_previous(key()?, until(window_ms)),
+/// Reads a VM's keys.
+pub(crate) fn ring(keys: VmKeys, resources: &mut Delivered) -> Result<KeyRing, String> {
+    let mut key = |id: ResourceId| read(&resources.take(id).map_err(|e| e.to_string())?);
+    let ring = KeyRing::new(key(keys.current)?);
+    Ok(match keys.previous {
+        Some((previous, window_ms)) => ring.with_previous(key(previous)?, until(window_ms)),
         None => ring,
-    }))
+    })
 }
 
 /// Returns the reading of the steady clock at which a window ends that begins now.
@@ -64,12 +58,14 @@ mod tests {
 
     #[test]
     fn a_ring_needs_the_keys_that_are_announced() {
-        let sent = |previous_ms| KeysSent { current: true, previous_ms };
+        let alone = VmKeys { current: ResourceId(0), previous: None };
+        let both = VmKeys { previous: Some((ResourceId(1), 1_000)), ..alone };
         let [one, two] = [[1; KEY_SIZE], [2; KEY_SIZE]];
-        assert!(ring(KeysSent::default(), std::iter::empty()).unwrap().is_none());
-        assert!(ring(sent(None), std::iter::empty()).is_err());
-        assert!(ring(sent(Some(1)), [memory(&one)].into_iter()).is_err());
-        let ring = ring(sent(Some(1_000)), [memory(&one), memory(&two)].into_iter()).unwrap().unwrap();
+        let came =
+            |keys: &[[u8; KEY_SIZE]]| Delivered::from(keys.iter().map(|key| memory(key)).collect::<Vec<_>>());
+        assert!(ring(alone, &mut came(&[])).is_err());
+        assert!(ring(both, &mut came(&[one])).is_err());
+        let ring = ring(both, &mut came(&[one, two])).unwrap();
         assert_eq!(ring.current().expose(), &one);
         assert_eq!(ring.previous().unwrap().0.expose(), &two);
     }

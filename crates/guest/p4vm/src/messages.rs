@@ -3,13 +3,13 @@
 use crate::attachment;
 use crate::clock;
 use anyhow::{Context, bail};
-use p4shield_control::{Envelope, Reply, Request, Socket, SocketError, decode, encode};
+use p4shield_control::{Envelope, Reply, Request, Resources, Socket, SocketError, Transport, decode, encode};
 use p4shield_line::{
     CARRIED_VERSION, CarriedRequest, FrameReader, FromGuest, MAX_FROM_GUEST, MAX_TO_GUEST, Rings,
     encode_frame,
 };
 use rustix::termios::tcdrain;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,10 +58,9 @@ impl Messages {
             crate::report(&anyhow::Error::new(error).context("cannot set the clock"));
         }
         let attachments = request.attachments.into_iter();
-        let descriptors: Result<Vec<_>, _> =
-            attachments.map(|a| attachment::descriptor(a, &self.rings)).collect();
-        match descriptors {
-            Ok(descriptors) => self.ask_runtime(&request.message, &descriptors),
+        let files: Result<Vec<_>, _> = attachments.map(|a| attachment::descriptor(a, &self.rings)).collect();
+        match files {
+            Ok(files) => self.ask_runtime(&request.message, &files),
             Err(error) => {
                 let id = decode::<Request>(&request.message).map_or(0, |envelope| envelope.id);
                 Ok(encode(&Envelope { id, body: Reply::Failed(format!("{error:#}")) })?)
@@ -69,9 +68,12 @@ impl Messages {
         }
     }
 
-    fn ask_runtime(&mut self, message: &[u8], descriptors: &[OwnedFd]) -> anyhow::Result<Vec<u8>> {
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        self.runtime.send(message, &descriptors).context("the runtime")?;
+    fn ask_runtime(&mut self, message: &[u8], files: &[OwnedFd]) -> anyhow::Result<Vec<u8>> {
+        let mut resources = Resources::none();
+        for file in files {
+            resources.add(file);
+        }
+        Transport::send(&self.runtime, message, &resources).context("the runtime")?;
         self.runtime.wait(Some(REPLY)).context("the runtime")?;
         match self.runtime.receive() {
             Ok(reply) => Ok(reply.bytes),

@@ -1,15 +1,14 @@
 //! What the daemon sees of a P4 VM, wherever it runs.
 
 use crate::{Group, P4VmCommand, ProcessError, ProcessIdentity};
-use p4shield_control::{ClientError, Hello, Reply, Request, SandboxReport, Socket, SocketError};
+use p4shield_control::{ClientError, Hello, Reply, Request, Resources, SandboxReport, Socket, SocketError};
 use rustix::process::Pid;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Starts and adopts P4 VMs.
 pub trait Launcher: Send + Sync {
-    /// Starts a P4 VM in its cgroup, and sends it the first message. `door`: the socket on which it listens
-    /// for the next daemon.
+    /// Starts a P4 VM in its cgroup, and sends it the first message with the resources that it names.
     ///
     /// # Errors
     /// It does not run, for this reason.
@@ -18,7 +17,7 @@ pub trait Launcher: Send + Sync {
         p4vm: &P4VmCommand,
         group: Option<&Group>,
         hello: Hello,
-        door: Option<BorrowedFd<'_>>,
+        resources: &Resources<'_>,
     ) -> Result<Box<dyn Compartment>, StartError>;
 
     /// Adopts a P4 VM that another daemon started, over a connection to its door.
@@ -51,7 +50,7 @@ pub trait Compartment: Send {
     fn call(
         &mut self,
         request: Request,
-        descriptors: &[BorrowedFd<'_>],
+        resources: &Resources<'_>,
         timeout: Duration,
     ) -> Result<Reply, ClientError>;
 

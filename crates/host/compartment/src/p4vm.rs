@@ -2,10 +2,12 @@
 
 use crate::command::P4VmCommand;
 use crate::{Compartment, Group, Launcher, LocalProcess, OutputTail, ProcessIdentity, StartError, spawn};
-use p4shield_control::SandboxReport;
-use p4shield_control::{Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError};
+use p4shield_control::{
+    Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Resources, SandboxReport, Socket,
+    SocketError,
+};
 use rustix::process::Pid;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ impl Launcher for Processes {
         p4vm: &P4VmCommand,
         group: Option<&Group>,
         hello: Hello,
-        door: Option<BorrowedFd<'_>>,
+        resources: &Resources<'_>,
     ) -> Result<Box<dyn Compartment>, StartError> {
         let (socket, theirs) = Socket::pair().map_err(ClientError::from)?;
         socket.ask_for_senders().map_err(ClientError::from)?;
@@ -46,7 +48,7 @@ impl Launcher for Processes {
         drop(command);
         let mut parent = parent?;
         let mut client = Client::new(socket);
-        let reply = client.call(Request::Hello(hello), door.as_slice(), p4vm.start_timeout());
+        let reply = client.call(Request::Hello(hello), resources, p4vm.start_timeout());
         if let Err(source) = reply {
             return Err(StartError::NoAnswer { why: last_words(&mut parent, &mut output, &source), source });
         }
@@ -74,7 +76,9 @@ impl Launcher for Processes {
         socket.ask_for_senders().map_err(ClientError::from)?;
         let mut client = Client::new(socket);
         let request = Request::Adopt { version: PROTOCOL_VERSION };
-        let reply = client.call(request, &[stderr.as_fd()], ADOPT_TIMEOUT)?;
+        let mut resources = Resources::none();
+        resources.add(&stderr);
+        let reply = client.call(request, &resources, ADOPT_TIMEOUT)?;
         match (reply, client.peer()) {
             (Reply::Hello { sandbox, .. }, Some(pid)) if pid == process.pid() => {
                 Ok(Box::new(P4VmProcess { client, sandbox, process, slowness: p4vm.slowness() }))
@@ -114,10 +118,10 @@ impl Compartment for P4VmProcess {
     fn call(
         &mut self,
         request: Request,
-        descriptors: &[BorrowedFd<'_>],
+        resources: &Resources<'_>,
         timeout: Duration,
     ) -> Result<Reply, ClientError> {
-        self.client.call(request, descriptors, timeout * self.slowness)
+        self.client.call(request, resources, timeout * self.slowness)
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Duration) -> bool {
@@ -125,7 +129,7 @@ impl Compartment for P4VmProcess {
     }
 
     fn end(mut self: Box<Self>, grace: Duration) -> String {
-        let stops = !grace.is_zero() && self.client.call(Request::Stop, &[], grace).is_ok();
+        let stops = !grace.is_zero() && self.client.call(Request::Stop, &Resources::none(), grace).is_ok();
         self.process.end(if stops { grace } else { Duration::ZERO })
     }
 }

@@ -1,5 +1,6 @@
 //! Bundles in messages: signed programs of a VM, which the P4 VM alone verifies.
 
+use crate::resource::ResourceId;
 use serde::{Deserialize, Serialize};
 
 /// A bundle to load.
@@ -9,6 +10,8 @@ pub struct BundleRequest {
     pub vm: u16,
     /// The VM's name, which the bundle has to be for. The VM may become known later, under this name.
     pub name: String,
+    /// The bundle.
+    pub bytes: ResourceId,
     /// Bytes of the bundle.
     pub len: u32,
     /// The newest version that the host has seen run; the P4 VM accepts no older one than this, and no older

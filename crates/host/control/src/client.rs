@@ -2,16 +2,17 @@
 
 use crate::envelope::{DecodeError, Envelope, decode, encode};
 use crate::message::{Reply, Request};
-use crate::socket::{Socket, SocketError};
+use crate::resource::Resources;
+use crate::socket::SocketError;
 use crate::text::{printable, printable_lines};
+use crate::transport::Transport;
 use rustix::process::Pid;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// A P4 VM, as its host speaks with it.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    transport: Box<dyn Transport>,
     next: u32,
     peer: Option<Pid>,
 }
@@ -46,13 +47,13 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// Speaks over this socket.
+    /// Speaks over this transport.
     #[must_use]
-    pub const fn new(socket: Socket) -> Self {
-        Self { socket, next: 1, peer: None }
+    pub fn new(transport: impl Transport + 'static) -> Self {
+        Self { transport: Box::new(transport), next: 1, peer: None }
     }
 
-    /// Process that sent the last answer, if the socket asks the kernel for senders.
+    /// Process that sent the last answer, if the transport knows.
     #[must_use]
     pub const fn peer(&self) -> Option<Pid> {
         self.peer
@@ -67,18 +68,18 @@ impl Client {
     pub fn call(
         &mut self,
         request: Request,
-        descriptors: &[BorrowedFd<'_>],
+        resources: &Resources<'_>,
         timeout: Duration,
     ) -> Result<Reply, ClientError> {
         let end = Instant::now() + timeout;
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        self.socket.send(&encode(&Envelope { id, body: request })?, descriptors)?;
-        match self.socket.wait(Some(end.saturating_duration_since(Instant::now()))) {
+        self.transport.send(&encode(&Envelope { id, body: request })?, resources)?;
+        match self.transport.wait(Some(end.saturating_duration_since(Instant::now()))) {
             Err(SocketError::Timeout(_)) => return Err(SocketError::Timeout(timeout).into()),
             other => other?,
         }
-        let message = self.socket.receive()?;
+        let message = self.transport.receive()?;
         self.peer = message.sender.or(self.peer);
         let envelope: Envelope<Reply> = decode(&message.bytes)?;
         if envelope.id != id {

@@ -60,8 +60,9 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Envelope<T>, DecodeEr
 mod tests {
     use super::*;
     use crate::bundle::{BundleLoaded, BundleRequest};
-    use crate::message::{Hello, KeysSent, PROTOCOL_VERSION, Reply, Request, Status, VmStatus};
+    use crate::message::{Hello, PROTOCOL_VERSION, Reply, Request, Status, VmKeys, VmStatus};
     use crate::program::{MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot};
+    use crate::resource::ResourceId;
     use crate::sandbox::SandboxReport;
     use p4shield_abi::Direction;
     use p4shield_abi::channel::Geometry;
@@ -72,7 +73,7 @@ mod tests {
             Request::Hello(Hello {
                 version: PROTOCOL_VERSION,
                 tenant: "red".into(),
-                door: false,
+                door: Some(ResourceId(0)),
                 no_program: 0,
                 age_limit_ms: 1000,
                 log_interval_ms: 100,
@@ -82,26 +83,39 @@ mod tests {
             Request::SetVm {
                 vm: 3,
                 name: "web".into(),
-                info: true,
-                log: false,
+                info: Some(ResourceId(0)),
+                log: None,
                 handshake: None,
-                keys: KeysSent { current: true, previous_ms: Some(600_000) },
+                keys: Some(VmKeys { current: ResourceId(1), previous: Some((ResourceId(2), 600_000)) }),
             },
-            Request::SetKeys { vm: 3, window_ms: 1 },
-            Request::LoadProgram { slot, name: "guard".into(), objects: vec![100, 200] },
-            Request::StageProgram { slot, name: "guard".into(), objects: vec![300] },
+            Request::SetKeys { vm: 3, key: ResourceId(0), window_ms: 1 },
+            Request::LoadProgram {
+                slot,
+                name: "guard".into(),
+                objects: ResourceId(0),
+                lengths: vec![100, 200],
+            },
+            Request::StageProgram { slot, name: "guard".into(), objects: ResourceId(0), lengths: vec![300] },
             Request::RemoveVm { vm: 3 },
             Request::RaiseEpoch { min_epoch: 1 << 61 },
             Request::AttachChannel {
                 channel: 1,
                 geometry: Geometry::default().into(),
-                packets: Some(1 << 24),
+                memory: ResourceId(0),
+                doorbell: ResourceId(1),
+                packets: Some((ResourceId(2), 1 << 24)),
             },
             Request::DescribeProgram { slot, maps: 3, schema: 4096 },
             Request::ReadMap(MapQuery { slot, program: [9; 32], map: 1, from: 7, rows: 100, zeros: true }),
             Request::Status,
             Request::PinBundleKey { key: [7; 32] },
-            Request::StageBundle(BundleRequest { vm: 3, name: "web".into(), len: 1 << 20, floor: 1 << 40 }),
+            Request::StageBundle(BundleRequest {
+                vm: 3,
+                name: "web".into(),
+                bytes: ResourceId(0),
+                len: 1 << 20,
+                floor: 1 << 40,
+            }),
         ]
     }
 
@@ -110,6 +124,14 @@ mod tests {
         for body in samples() {
             let envelope = Envelope { id: 7, body };
             assert_eq!(decode::<Request>(&encode(&envelope).unwrap()).unwrap(), envelope);
+        }
+    }
+
+    #[test]
+    fn requests_list_the_resources_that_they_name() {
+        for body in samples() {
+            let ids: Vec<_> = body.resources().into_iter().map(|(id, _)| usize::from(id.0)).collect();
+            assert_eq!(ids, (0..ids.len()).collect::<Vec<_>>(), "{body:?}");
         }
     }
 

@@ -2,14 +2,18 @@
 
 use crate::bundle::{BundleLoaded, BundleRequest};
 use crate::program::{MapPart, MapQuery, ProgramDescription, ProgramSlot};
+use crate::resource::{ResourceId, ResourceKind};
 use crate::sandbox::SandboxReport;
 use p4shield_abi::channel::Geometry;
+use p4shield_abi::handshake_page::HANDSHAKE_PAGE_SIZE;
+use p4shield_abi::info_page::INFO_PAGE_SIZE;
+use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{ProgramLimit, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most bytes of a bundle.
@@ -20,6 +24,10 @@ pub const MAX_VMS: u16 = 256;
 pub const MAX_CHANNELS: usize = 512;
 /// The most bytes of a name of a tenant, VM or program.
 pub const MAX_NAME: usize = 64;
+/// The most bytes of a key that a transport copies. The P4 VM checks the exact size.
+const MAX_KEY: usize = 64;
+/// What comes with [`Request::Adopt`]: the P4 VM's standard error from now on.
+pub const STDERR: ResourceId = ResourceId(0);
 
 /// What a tenant's P4 VM is told first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +36,8 @@ pub struct Hello {
     pub version: u32,
     /// The tenant's name, part of what seals authenticate.
     pub tenant: String,
-    /// Whether a listening socket comes with this message, where the next daemon adopts the P4 VM.
-    pub door: bool,
+    /// The listening socket where the next daemon adopts the P4 VM; none: it ends with its daemon.
+    pub door: Option<ResourceId>,
     /// What happens to packets of a direction that has no program, as [`Verdict`]'s number.
     pub no_program: u8,
     /// Age from which a snapshot is stale, milliseconds.
@@ -43,13 +51,13 @@ pub struct Hello {
     pub min_epoch: u64,
 }
 
-/// Keys of a VM that come with a message. A key is in memory of its own, so that it is in no message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeysSent {
-    /// Whether the current key comes.
-    pub current: bool,
-    /// If the previous key comes, too: the time in which it is accepted, milliseconds.
-    pub previous_ms: Option<u32>,
+/// Keys of a VM. A key is a resource, so that it is in no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmKeys {
+    /// The current key.
+    pub current: ResourceId,
+    /// The previous key, and the time in which it is accepted, milliseconds.
+    pub previous: Option<(ResourceId, u32)>,
 }
 
 /// What a P4 VM demands of the agent with which it agrees on a VM's keys.
@@ -87,10 +95,10 @@ impl From<WireGeometry> for Geometry {
 /// What the host asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Descriptor: the listening socket, if `door`.
+    /// First message.
     Hello(Hello),
     /// First message of the next daemon, on a connection to the listening socket of `Hello`, which the P4 VM
-    /// accepts once it has lost its daemon. Descriptor: the P4 VM's standard error from now on.
+    /// accepts once it has lost its daemon. [`STDERR`] comes with it: its format is the same in all versions.
     Adopt {
         /// [`PROTOCOL_VERSION`] of the daemon.
         version: u32,
@@ -100,51 +108,54 @@ pub enum Request {
         /// The time; zero: it ends with its daemon.
         ms: u32,
     },
-    /// Makes a user VM known. Descriptors: its info page, if `info`; its log page, if `log`; its handshake
-    /// page, if `handshake`; its current key and its previous key, as `keys` says. With a handshake page
-    /// there are no keys: the P4 VM agrees on them with the VM's agent.
+    /// Makes a user VM known. With a handshake page there are no keys: the P4 VM agrees on them with the VM's
+    /// agent.
     SetVm {
         /// Index within the tenant.
         vm: u16,
         /// Name, part of what seals authenticate.
         name: String,
-        /// Whether an info page comes with this.
-        info: bool,
-        /// Whether a log page comes with this.
-        log: bool,
-        /// Whether a handshake page comes with this, and what the P4 VM demands of the agent.
-        handshake: Option<AgentDemand>,
-        /// The keys that come with this.
-        keys: KeysSent,
+        /// Its info page.
+        info: Option<ResourceId>,
+        /// Its log page.
+        log: Option<ResourceId>,
+        /// Its handshake page, and what the P4 VM demands of the agent.
+        handshake: Option<(ResourceId, AgentDemand)>,
+        /// Its keys.
+        keys: Option<VmKeys>,
     },
     /// Rotates the key of a user VM: the present key becomes the previous one. If the VM has the key already,
-    /// its window ends after `window_ms`, unless it ends earlier. Descriptor: the new key.
+    /// its window ends after `window_ms`, unless it ends earlier.
     SetKeys {
         /// Index within the tenant.
         vm: u16,
+        /// The new key.
+        key: ResourceId,
         /// Time in which the previous key is accepted, milliseconds.
         window_ms: u32,
     },
     /// Links, verifies and compiles a program, and replaces the one at `place` between two batches.
-    /// One that is refused leaves the old one running. Descriptor: memory that holds the objects
-    /// one after the other.
+    /// One that is refused leaves the old one running.
     LoadProgram {
         /// Where it is to run.
         slot: ProgramSlot,
         /// What to call it.
         name: String,
+        /// The objects, one after the other.
+        objects: ResourceId,
         /// Bytes of each object.
-        objects: Vec<u32>,
+        lengths: Vec<u32>,
     },
-    /// Does the same, but leaves the old program running until [`Request::Commit`]. Descriptor: as for
-    /// `LoadProgram`.
+    /// Does the same, but leaves the old program running until [`Request::Commit`].
     StageProgram {
         /// Where it is to run. The user VM may become known later.
         slot: ProgramSlot,
         /// What to call it.
         name: String,
+        /// The objects, one after the other.
+        objects: ResourceId,
         /// Bytes of each object.
-        objects: Vec<u32>,
+        lengths: Vec<u32>,
     },
     /// Replaces programs by those that were staged for their places.
     Commit,
@@ -172,15 +183,19 @@ pub enum Request {
         /// Where it runs.
         slot: ProgramSlot,
     },
-    /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell, the
-    /// switch's packet memory if headers are to be read there.
+    /// Serves one more channel.
     AttachChannel {
         /// The host's number for it.
         channel: u32,
         /// Its geometry.
         geometry: WireGeometry,
-        /// Bytes of the switch's packet memory; none: headers are copied into the channel.
-        packets: Option<u64>,
+        /// Its memory.
+        memory: ResourceId,
+        /// The P4 VM's end of its doorbell.
+        doorbell: ResourceId,
+        /// The switch's packet memory, where headers are read, and its bytes; none: headers are copied into
+        /// the channel.
+        packets: Option<(ResourceId, u64)>,
     },
     /// Serves a channel no longer.
     DetachChannel {
@@ -209,30 +224,50 @@ pub enum Request {
         key: [u8; 32],
     },
     /// Verifies a bundle, builds and checks its programs, and replaces those of both directions together. One
-    /// that is refused leaves the old ones running. Descriptor: memory that holds it.
+    /// that is refused leaves the old ones running.
     LoadBundle(BundleRequest),
-    /// Does the same, but leaves the old programs running until [`Request::Commit`]. Descriptor: as for
-    /// `LoadBundle`.
+    /// Does the same, but leaves the old programs running until [`Request::Commit`].
     StageBundle(BundleRequest),
 }
 
 impl Request {
-    /// Descriptors that come with it.
+    /// Returns the resources that it names, in the order of their names.
     #[must_use]
-    pub const fn descriptors(&self) -> usize {
+    pub fn resources(&self) -> Vec<(ResourceId, ResourceKind)> {
+        let mut named = self.named();
+        named.sort_by_key(|(id, _)| *id);
+        named
+    }
+
+    fn named(&self) -> Vec<(ResourceId, ResourceKind)> {
+        use ResourceKind::{Bytes, Doorbell, Local, PacketMemory, Region};
         match self {
-            Self::Hello(h) => h.door as usize,
+            Self::Hello(hello) => hello.door.iter().map(|door| (*door, Local)).collect(),
+            Self::Adopt { .. } => vec![(STDERR, Local)],
             Self::SetVm { info, log, handshake, keys, .. } => {
-                let keys = keys.current as usize + keys.previous_ms.is_some() as usize;
-                *info as usize + *log as usize + handshake.is_some() as usize + keys
+                let page = |id, size: usize| (id, Region(size as u64));
+                let pages = info.iter().map(|id| page(*id, INFO_PAGE_SIZE));
+                let pages = pages.chain(log.iter().map(|id| page(*id, LOG_PAGE_SIZE)));
+                let pages = pages.chain(handshake.iter().map(|(id, _)| page(*id, HANDSHAKE_PAGE_SIZE)));
+                let both = |keys: &VmKeys| [Some(keys.current), keys.previous.map(|(id, _)| id)];
+                let keys = keys.as_ref().map(both).into_iter().flatten().flatten();
+                pages.chain(keys.map(|id| (id, Bytes(MAX_KEY)))).collect()
             }
-            Self::Adopt { .. }
-            | Self::LoadProgram { .. }
-            | Self::StageProgram { .. }
-            | Self::LoadBundle(_)
-            | Self::StageBundle(_)
-            | Self::SetKeys { .. } => 1,
-            Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
+            Self::SetKeys { key, .. } => vec![(*key, Bytes(MAX_KEY))],
+            Self::LoadProgram { objects, lengths, .. } | Self::StageProgram { objects, lengths, .. } => {
+                let total = lengths.iter().fold(0_usize, |sum, n| sum.saturating_add(*n as usize));
+                vec![(*objects, Bytes(total.min(MAX_OBJECTS)))]
+            }
+            Self::LoadBundle(bundle) | Self::StageBundle(bundle) => {
+                vec![(bundle.bytes, Bytes((bundle.len as usize).min(MAX_BUNDLE)))]
+            }
+            Self::AttachChannel { geometry, memory, doorbell, packets, .. } => {
+                let geometry = Geometry::from(*geometry);
+                // The size of an invalid one could overflow.
+                let len = if geometry.is_valid() { geometry.size() as u64 } else { 0 };
+                let packets = packets.iter().map(|(id, _)| (*id, PacketMemory));
+                [(*memory, Region(len)), (*doorbell, Doorbell)].into_iter().chain(packets).collect()
+            }
             Self::Commit
             | Self::Discard
             | Self::SetPatience { .. }
@@ -245,7 +280,7 @@ impl Request {
             | Self::ReadMap(_)
             | Self::Status
             | Self::Stop
-            | Self::PinBundleKey { .. } => 0,
+            | Self::PinBundleKey { .. } => Vec::new(),
         }
     }
 }

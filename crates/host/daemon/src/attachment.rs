@@ -9,10 +9,10 @@ use crate::status::{PortStatus, SwitchStatus, WireStatus};
 use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
-use p4shield_control::{ClientError, Reply, Request, SocketError};
+use p4shield_control::{ClientError, Reply, Request, Resources, SocketError};
 use p4shield_mediator::P4VmChannel;
 use std::collections::BTreeSet;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub struct InlineRequest<'a> {
     pub geometry: Geometry,
     /// The request.
     pub request: Request,
-    /// The descriptors that belong to it.
-    pub descriptors: &'a [BorrowedFd<'a>],
+    /// The resources that it names.
+    pub resources: &'a Resources<'a>,
     /// Longest time for the reply.
     pub timeout: Duration,
 }

@@ -1,8 +1,8 @@
 //! Control messages as frames on a serial line.
 //!
-//! A descriptor cannot be sent into a virtual machine. What it stands for is an [`Attachment`] there: a
-//! device that holds the memory, the bytes themselves, or the number of a doorbell. The messages go over
-//! a serial line without loss, as frames: a length (32 bits, little-endian) and as many bytes in
+//! A descriptor cannot be sent into a virtual machine. Each resource of a message is an [`Attachment`]
+//! there: a device that holds the memory, the bytes themselves, or the number of a doorbell. The messages go
+//! over a serial line without loss, as frames: a length (32 bits, little-endian) and as many bytes in
 //! postcard's encoding. Neither side trusts the other: a frame is bounded before memory is allocated for
 //! it.
 
@@ -17,7 +17,7 @@ pub const MAX_TO_GUEST: usize = MAX_BUNDLE + MAX_MESSAGE + 1024;
 /// The most bytes of a frame from a P4 VM.
 pub const MAX_FROM_GUEST: usize = MAX_MESSAGE + 64;
 
-/// What stands for a descriptor.
+/// What stands for a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attachment {
     /// Memory that the host shares: base address register 2 of the ivshmem device in this slot behind
@@ -43,7 +43,7 @@ pub enum Attachment {
 pub struct CarriedRequest {
     /// The message, as the daemon encoded it.
     pub message: Vec<u8>,
-    /// What its descriptors stand for, in their order.
+    /// What stands for its resources, in the order of their numbers.
     pub attachments: Vec<Attachment>,
     /// The host's clock, nanoseconds since 1970: a virtual machine starts with whole seconds only.
     pub unix_ns: u64,

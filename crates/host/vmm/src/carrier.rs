@@ -1,23 +1,16 @@
-//! Carries the daemon's requests to the P4 VM in the virtual machine: descriptors become regions, bytes and
-//! doorbells there.
+//! Carries the daemon's requests to the P4 VM in the virtual machine: their resources become regions, bytes
+//! and doorbells there.
 
 use crate::error::VmmError;
 use crate::guest::Guest;
 use crate::qmp::{Qmp, QmpError};
 use crate::regions::{Region, RegionError, Regions};
-use p4shield_abi::channel::Geometry;
-use p4shield_abi::handshake_page::HANDSHAKE_PAGE_SIZE;
-use p4shield_abi::info_page::INFO_PAGE_SIZE;
-use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::Doorbell;
-use p4shield_control::{Envelope, MAX_BUNDLE, MAX_OBJECTS, Reply, Request, WireGeometry, encode};
+use p4shield_control::{Delivered, Envelope, Reply, Request, ResourceKind, encode};
 use p4shield_line::{Attachment, CarriedRequest, Rings};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Most bytes of a file with a key. The P4 VM checks the exact size.
-const MAX_KEY: usize = 64;
 
 /// The virtual machine with what was plugged into it.
 #[derive(Debug)]
@@ -79,22 +72,17 @@ impl Carrier {
         &mut self,
         id: u32,
         request: &Request,
-        descriptors: Vec<OwnedFd>,
+        resources: Delivered,
     ) -> Result<Vec<u8>, VmmError> {
-        match self.try_to_carry(id, request, descriptors) {
+        match self.try_to_carry(id, request, resources) {
             Ok(reply) => Ok(reply),
             Err(Refusal::Failed(why)) => Ok(encode(&Envelope { id, body: Reply::Failed(why) })?),
             Err(Refusal::Fatal(error)) => Err(error),
         }
     }
 
-    fn try_to_carry(
-        &mut self,
-        id: u32,
-        request: &Request,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<Vec<u8>, Refusal> {
-        let Translation { attachments, plugged } = self.translate(request, descriptors)?;
+    fn try_to_carry(&mut self, id: u32, request: &Request, resources: Delivered) -> Result<Vec<u8>, Refusal> {
+        let Translation { attachments, plugged } = self.translate(request, resources)?;
         let message = encode(&Envelope { id, body: request })?;
         let request_to_guest = CarriedRequest { message, attachments, unix_ns: unix_ns() };
         let (reply, bytes) = self.guest.call(&request_to_guest)?;
@@ -106,36 +94,10 @@ impl Carrier {
         Ok(bytes)
     }
 
-    /// Finds what stands for the descriptors of a request.
-    fn translate(&mut self, request: &Request, descriptors: Vec<OwnedFd>) -> Result<Translation, Refusal> {
+    /// Finds what stands for the resources of a request.
+    fn translate(&mut self, request: &Request, resources: Delivered) -> Result<Translation, Refusal> {
         let mut translation = Translation::default();
-        let result = match request {
-            Request::SetVm { info, log, handshake, .. } => {
-                let sizes = [
-                    (*info, INFO_PAGE_SIZE),
-                    (*log, LOG_PAGE_SIZE),
-                    (handshake.is_some(), HANDSHAKE_PAGE_SIZE),
-                ];
-                let sizes = sizes.into_iter().filter_map(|(present, size)| present.then_some(size as u64));
-                self.carry_pages(sizes.collect(), &descriptors, &mut translation)
-            }
-            Request::SetKeys { .. } => carry_bytes(&descriptors, MAX_KEY, &mut translation),
-            Request::LoadProgram { objects, .. } | Request::StageProgram { objects, .. } => {
-                carry_bytes(&descriptors, bytes_of(objects)?, &mut translation)
-            }
-            Request::LoadBundle(bundle) | Request::StageBundle(bundle) => {
-                carry_bytes(&descriptors, (bundle.len as usize).min(MAX_BUNDLE), &mut translation)
-            }
-            Request::AttachChannel { packets: Some(_), .. } => Err(Refusal::Failed(
-                "a P4 VM in a virtual machine maps no packet memory of a switch".to_owned(),
-            )),
-            Request::AttachChannel { geometry, .. } => {
-                self.carry_channel(*geometry, descriptors, &mut translation)
-            }
-            // The door stays on the host.
-            _ => Ok(()),
-        };
-        match result {
+        match self.translate_all(request, resources, &mut translation) {
             Ok(()) => Ok(translation),
             Err(refusal) => {
                 self.discard(request, translation.plugged)?;
@@ -144,45 +106,40 @@ impl Carrier {
         }
     }
 
-    /// Plugs the pages, which come first, and copies the keys.
-    fn carry_pages(
+    fn translate_all(
         &mut self,
-        sizes: Vec<u64>,
-        descriptors: &[OwnedFd],
-        translation: &mut Translation,
+        request: &Request,
+        mut resources: Delivered,
+        to: &mut Translation,
     ) -> Result<(), Refusal> {
-        let (pages, keys) = descriptors.split_at_checked(sizes.len()).ok_or_else(missing)?;
-        for (page, len) in pages.iter().zip(sizes) {
-            self.plug(page.as_fd(), len, translation)?;
+        for (id, kind) in request.resources() {
+            let file = resources.take(id).map_err(|e| Refusal::Failed(e.to_string()))?;
+            let attachment = match kind {
+                ResourceKind::Region(len) => self.plug(&file, len, &mut to.plugged)?,
+                ResourceKind::Bytes(most) => Attachment::Bytes(read(&file, most)?),
+                ResourceKind::Doorbell => self.connect(file, &to.plugged)?,
+                ResourceKind::PacketMemory => return Err(Refusal::stays("packet memory of a switch")),
+                ResourceKind::Local => return Err(Refusal::stays("socket of its host")),
+            };
+            to.attachments.push(attachment);
         }
-        carry_bytes(keys, MAX_KEY, translation)
-    }
-
-    fn carry_channel(
-        &mut self,
-        geometry: WireGeometry,
-        descriptors: Vec<OwnedFd>,
-        translation: &mut Translation,
-    ) -> Result<(), Refusal> {
-        let geometry = Geometry::from(geometry);
-        if !geometry.is_valid() {
-            return Err(Refusal::Failed(format!("invalid geometry of a channel: {geometry:?}")));
-        }
-        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| missing())?;
-        let number = self.plug(memory.as_fd(), geometry.size() as u64, translation)?;
-        translation.attachments.push(Attachment::Doorbell(number));
-        self.rings.add(number, Doorbell::from_fd(doorbell));
         Ok(())
     }
 
-    fn plug(&mut self, file: BorrowedFd<'_>, len: u64, to: &mut Translation) -> Result<u8, Refusal> {
-        let region = self.regions.plug(&mut self.qemu, file, len)?;
-        let (bridge, slot, number) = (region.bridge(), region.slot(), region.number);
+    fn plug(&mut self, file: &OwnedFd, len: u64, plugged: &mut Vec<Region>) -> Result<Attachment, Refusal> {
+        let region = self.regions.plug(&mut self.qemu, file.as_fd(), len)?;
+        let (bridge, slot) = (region.bridge(), region.slot());
+        plugged.push(region);
         // QEMU's memory behind a register is ordinary memory. Uncached mappings keep the order of stores; see
         // decision 038.
-        to.attachments.push(Attachment::Region { bridge, slot, len, write_combining: false });
-        to.plugged.push(region);
-        Ok(number)
+        Ok(Attachment::Region { bridge, slot, len, write_combining: false })
+    }
+
+    /// Gives a doorbell the number of the region that it belongs to, which its request names before it.
+    fn connect(&self, doorbell: OwnedFd, plugged: &[Region]) -> Result<Attachment, Refusal> {
+        let region = plugged.last().ok_or_else(|| Refusal::stays("doorbell without memory"))?;
+        self.rings.add(region.number, Doorbell::from_fd(doorbell));
+        Ok(Attachment::Doorbell(region.number))
     }
 
     /// Remembers the regions of a request that was granted, and removes those that it made superfluous.
@@ -218,36 +175,27 @@ impl Carrier {
     }
 }
 
-fn missing() -> Refusal {
-    Refusal::Failed("descriptors of the request are missing".to_owned())
-}
-
-/// Returns the bytes of a program's objects.
-fn bytes_of(objects: &[u32]) -> Result<usize, Refusal> {
-    let total = objects.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n as usize));
-    let allowed = total.filter(|n| *n <= MAX_OBJECTS);
-    allowed.ok_or_else(|| Refusal::Failed(format!("a program has at most {MAX_OBJECTS} bytes")))
-}
-
-/// Copies files of at most `most` bytes each.
-fn carry_bytes(files: &[OwnedFd], most: usize, to: &mut Translation) -> Result<(), Refusal> {
-    for file in files {
-        let mut bytes = vec![0; most];
-        let mut len = 0;
-        while len < most {
-            match rustix::io::pread(file, &mut bytes[len..], len as u64) {
-                Ok(0) => break,
-                Ok(n) => len += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => {
-                    return Err(Refusal::Failed(format!("cannot read what came with the request: {e}")));
-                }
-            }
-        }
-        bytes.truncate(len);
-        to.attachments.push(Attachment::Bytes(bytes));
+impl Refusal {
+    /// What a P4 VM on the host can have and one in a virtual machine cannot.
+    fn stays(what: &str) -> Self {
+        Self::Failed(format!("a P4 VM in a virtual machine has no {what}"))
     }
-    Ok(())
+}
+
+/// Reads a file of at most `most` bytes.
+fn read(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = vec![0; most];
+    let mut len = 0;
+    while len < most {
+        match rustix::io::pread(file, &mut bytes[len..], len as u64) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Refusal::Failed(format!("cannot read what came with the request: {e}"))),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 fn unix_ns() -> u64 {

@@ -1,7 +1,7 @@
 //! The compartment `vm`: a tenant's P4 VM in a virtual machine.
 //!
 //! ```text
-//!   host daemon ──messages with descriptors──► session ─► carrier ──frames──► p4vm's init ─► runtime
+//!   host daemon ──messages with resources───► session ─► carrier ──frames──► p4vm's init ─► runtime
 //!   mediators ◄──doorbells──► rings ◄────────────── a byte each ────────────► doorbells
 //!   channels, pages ═══════════════ QEMU: a device for each region ═════════ mapped by the runtime
 //! ```
@@ -33,7 +33,7 @@ pub use regions::MAX_REGIONS;
 
 use carrier::Carrier;
 use guest::Guest;
-use p4shield_control::Socket;
+use p4shield_control::{Socket, receive_request};
 use p4shield_line::Rings;
 use qmp::Qmp;
 use session::Session;
@@ -68,12 +68,12 @@ pub fn run(control: OwnedFd, options: &Options) -> Result<(), VmmError> {
     let mut child = launched.child;
     let end = (|| {
         console::pass_on(launched.console).map_err(VmmError::Thread)?;
-        let (envelope, descriptors) = session::receive(&mut socket)?;
+        let (envelope, resources) = receive_request(&mut socket)?;
         let qemu = Qmp::connect(launched.qmp)?;
         let rings = Rings::start(launched.rings.into()).map_err(VmmError::Thread)?;
         let carrier = Carrier::new(Guest::boot(launched.messages)?, qemu, rings);
         let mut session = Session::new(socket, carrier);
-        if session.hello(&envelope, descriptors)? {
+        if session.hello(&envelope, resources)? {
             session.serve()?;
         }
         Ok(())

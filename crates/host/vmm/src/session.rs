@@ -3,12 +3,11 @@
 use crate::carrier::Carrier;
 use crate::error::VmmError;
 use p4shield_control::{
-    Door, Envelope, GREETING, PROTOCOL_VERSION, Reply, Request, SandboxReport, Socket, SocketError, decode,
-    encode,
+    Delivered, Door, Envelope, GREETING, PROTOCOL_VERSION, Reply, Request, STDERR, SandboxReport, Socket,
+    SocketError, decode, encode, receive_request,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the virtual machine while there is no daemon.
@@ -40,18 +39,18 @@ impl Session {
     pub(crate) fn hello(
         &mut self,
         envelope: &Envelope<Request>,
-        mut descriptors: Vec<OwnedFd>,
+        mut resources: Delivered,
     ) -> Result<bool, VmmError> {
         let Request::Hello(hello) = &envelope.body else {
             let reply = Reply::Failed("the first message must be Hello".to_owned());
             self.answer(&encode(&Envelope { id: envelope.id, body: reply })?)?;
             return Ok(false);
         };
-        self.door = if hello.door { descriptors.pop().map(Door::new) } else { None };
+        self.door = hello.door.and_then(|door| resources.take(door).ok()).map(Door::new);
         let mut inside = hello.clone();
         // The next daemon connects to this process.
-        inside.door = false;
-        let reply = self.carrier.carry(envelope.id, &Request::Hello(inside), Vec::new())?;
+        inside.door = None;
+        let reply = self.carrier.carry(envelope.id, &Request::Hello(inside), Delivered::default())?;
         let accepted = match decode::<Reply>(&reply) {
             Ok(Envelope { body: Reply::Hello { sandbox, .. }, .. }) => {
                 self.sandbox = sandbox;
@@ -76,7 +75,7 @@ impl Session {
     fn serve_daemon(&mut self) -> Result<Ended, VmmError> {
         loop {
             self.wait_for_request()?;
-            let (envelope, descriptors) = match receive(&mut self.socket) {
+            let (envelope, resources) = match receive_request(&mut self.socket) {
                 Err(SocketError::Closed) => return Ok(Ended::Lost),
                 other => other?,
             };
@@ -88,7 +87,7 @@ impl Session {
                     self.door.iter_mut().for_each(|door| door.patience = patience);
                     encode(&Envelope { id: envelope.id, body: Reply::Done })?
                 }
-                request => self.carrier.carry(envelope.id, request, descriptors)?,
+                request => self.carrier.carry(envelope.id, request, resources)?,
             };
             match self.answer(&reply) {
                 Err(SocketError::Closed) if !stop => return Ok(Ended::Lost),
@@ -126,7 +125,7 @@ impl Session {
             return Ok(false);
         };
         // The daemon that is gone cannot commit what was staged.
-        self.carrier.carry(0, &Request::Discard, Vec::new())?;
+        self.carrier.carry(0, &Request::Discard, Delivered::default())?;
         while Instant::now() < end {
             self.carrier.guest.check_silent()?;
             let look = end.min(Instant::now() + LOOK);
@@ -143,12 +142,12 @@ impl Session {
     /// Answers a daemon's first message, which must be `Adopt`. Returns whether it has adopted the P4 VM.
     fn adopt(&self, socket: &mut Socket) -> Result<bool, SocketError> {
         socket.wait(Some(GREETING))?;
-        let (Envelope { id, body }, descriptors) = receive(socket)?;
+        let (Envelope { id, body }, mut resources) = receive_request(socket)?;
         let reply = match body {
             Request::Adopt { version: PROTOCOL_VERSION } => {
-                for pipe in &descriptors {
+                if let Ok(pipe) = resources.take(STDERR) {
                     // Without it the P4 VM goes on; its last words are lost.
-                    let _ = rustix::stdio::dup2_stderr(pipe);
+                    let _ = rustix::stdio::dup2_stderr(&pipe);
                 }
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.sandbox.clone() }
             }
@@ -164,27 +163,6 @@ impl Session {
 
     fn answer(&self, reply: &[u8]) -> Result<(), SocketError> {
         self.socket.send(reply, &[])
-    }
-}
-
-/// Returns the next valid request; answers invalid ones with an error.
-pub(crate) fn receive(socket: &mut Socket) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
-    loop {
-        let (id, why) = match socket.receive() {
-            Err(e @ SocketError::Cut) => (0, e.to_string()),
-            Err(e) => return Err(e),
-            Ok(message) => match decode::<Request>(&message.bytes) {
-                Ok(envelope) if envelope.body.descriptors() == message.descriptors.len() => {
-                    return Ok((envelope, message.descriptors));
-                }
-                Ok(envelope) => {
-                    let (needed, got) = (envelope.body.descriptors(), message.descriptors.len());
-                    (envelope.id, format!("the request needs {needed} descriptors, but {got} arrived"))
-                }
-                Err(e) => (0, e.to_string()),
-            },
-        };
-        socket.send(&failed(id, &why)?, &[])?;
     }
 }
 

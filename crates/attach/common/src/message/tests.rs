@@ -61,10 +61,10 @@ fn orders() -> Vec<DaemonMessage> {
             request: Request::SetVm {
                 vm: 0,
                 name: "web".into(),
-                info: true,
-                log: false,
+                info: Some(p4shield_control::ResourceId(0)),
+                log: None,
                 handshake: None,
-                keys: p4shield_control::KeysSent::default(),
+                keys: None,
             },
         },
     ]

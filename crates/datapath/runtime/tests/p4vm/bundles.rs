@@ -1,7 +1,7 @@
 //! Signed bundles: what a P4 VM runs and what it refuses, whatever the host sends.
 
 use crate::programs;
-use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Rig, hello, memory, set_vm, wait_for};
+use crate::rig::{EGRESS, FIRST, INGRESS, KEY, Mediator, Rig, hello, memory, set_vm, wait_for};
 use crate::tests::{Test, WEB, give_pages, newest};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bundle::author::SigningKey;
@@ -82,7 +82,7 @@ fn pinned() -> Rig {
 }
 
 fn request(bytes: &[u8], floor: u64) -> BundleRequest {
-    BundleRequest { vm: 0, name: "web".into(), len: bytes.len() as u32, floor }
+    BundleRequest { vm: 0, name: "web".into(), bytes: FIRST, len: bytes.len() as u32, floor }
 }
 
 fn load(rig: &mut Rig, bytes: &[u8], floor: u64) -> Result<BundleLoaded, ClientError> {
@@ -168,8 +168,8 @@ fn a_plain_program_is_refused_once_a_key_is_pinned() {
     load(&mut rig, &signed(&contents(1)), 0).unwrap();
     named(rig.load(INGRESS, programs::PASS));
     let object = programs::object(programs::PASS);
-    let (name, objects) = ("test".to_owned(), vec![object.len() as u32]);
-    let stage = Request::StageProgram { slot: INGRESS, name, objects };
+    let (name, lengths) = ("test".to_owned(), vec![object.len() as u32]);
+    let stage = Request::StageProgram { slot: INGRESS, name, objects: FIRST, lengths };
     assert!(matches!(rig.ask(stage, &[&memory("objects", &object)]), Err(ClientError::Failed(_))));
     rig.ask(Request::Commit, &[]).unwrap();
     assert_eq!(verdicts(&mut m), SEVEN);
@@ -302,8 +302,7 @@ fn header_copies_are_as_long_as_a_bundle_needs() {
     let memory = create_channel("test", geometry).unwrap();
     let theirs = Doorbell::pair().unwrap().1.into_fd();
     let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
-    let attach = Request::AttachChannel { channel: 2, geometry: geometry.into(), packets: None };
-    let attached = rig.ask(attach, &[&fd, &theirs]);
+    let attached = rig.ask(crate::rig::attach(2, geometry), &[&fd, &theirs]);
     assert!(
         matches!(&attached, Err(ClientError::Failed(why)) if why.contains("header_bytes = 200")),
         "{attached:?}"

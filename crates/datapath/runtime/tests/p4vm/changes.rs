@@ -1,7 +1,7 @@
 //! Changes of a running P4 VM: VMs come and go, and programs are replaced together.
 
 use crate::programs;
-use crate::rig::{EGRESS, INGRESS, KEY, Pages, Rig, WITH_KEY, memory};
+use crate::rig::{EGRESS, FIRST, INGRESS, KEY, Pages, Rig, memory, set_vm_with_log};
 use crate::tests::{Test, with_pages};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
@@ -15,8 +15,9 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn stage(rig: &mut Rig, slot: ProgramSlot, source: &str) -> Result<Reply, ClientError> {
     let object = programs::object(source);
-    let objects = vec![object.len() as u32];
-    rig.ask(Request::StageProgram { slot, name: "test".into(), objects }, &[&memory("objects", &object)])
+    let lengths = vec![object.len() as u32];
+    let request = Request::StageProgram { slot, name: "test".into(), objects: FIRST, lengths };
+    rig.ask(request, &[&memory("objects", &object)])
 }
 
 fn set_vm(rig: &mut Rig, vm: u16) {
@@ -69,9 +70,7 @@ fn a_removed_vms_number_is_free_again() {
 /// Adds the first VM with its log page.
 fn add_with_log(rig: &mut Rig, pages: &Pages) {
     let page = std::fs::OpenOptions::new().read(true).write(true).open(&pages.log).unwrap().into();
-    let vm =
-        Request::SetVm { vm: 0, name: "web".into(), info: false, log: true, handshake: None, keys: WITH_KEY };
-    rig.ask(vm, &[&page, &memory("key", &KEY)]).unwrap();
+    rig.ask(set_vm_with_log(), &[&page, &memory("key", &KEY)]).unwrap();
 }
 
 /// A floor ahead of the clock leaves nothing but random bits, which repeat after some 1,800 rounds.

@@ -1,13 +1,14 @@
 //! A P4 VM that loses its daemon, and the daemons that come to its door.
 
 use crate::programs;
-use crate::rig::{EGRESS, PATIENCE, Rig, hello, memory};
+use crate::rig::{EGRESS, FIRST, PATIENCE, Rig, hello, memory, resources};
 use p4shield_abi::{Direction, Verdict};
-use p4shield_control::{Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError};
+use p4shield_control::{
+    Client, ClientError, Hello, PROTOCOL_VERSION, Reply, Request, Resources, Socket, SocketError,
+};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ impl Orphan {
         bind(&listener, &SocketAddrUnix::new(&door).unwrap()).unwrap();
         listen(&listener, 4).unwrap();
         let mut client = Client::new(crate::rig::spawn());
-        let first = Request::Hello(Hello { door: true, ..hello() });
-        client.call(first, &[listener.as_fd()], PATIENCE).unwrap();
+        let first = Request::Hello(Hello { door: Some(FIRST), ..hello() });
+        client.call(first, &resources(&[&listener]), PATIENCE).unwrap();
         let pid = client.peer().unwrap();
         let mut rig = Rig { client, pid };
         if let Some(patience) = patience {
@@ -59,7 +60,9 @@ impl Orphan {
 
 fn adopt(client: &mut Client, version: u32, time: Duration) -> Result<Reply, ClientError> {
     let (mut pipe, stderr) = std::io::pipe().unwrap();
-    let reply = client.call(Request::Adopt { version }, &[stderr.as_fd()], time);
+    let mut resources = Resources::none();
+    resources.add(&stderr);
+    let reply = client.call(Request::Adopt { version }, &resources, time);
     drop(stderr);
     if reply.is_err() {
         // The P4 VM has closed its end, too.
@@ -72,7 +75,7 @@ fn one_daemon() {
     let mut p4vm = Orphan::new(Some(PATIENCE));
     let mut channel = p4vm.rig.attach(7);
     let mut other = p4vm.connect();
-    let early = other.call(Request::Status, &[], SHORT);
+    let early = other.call(Request::Status, &Resources::none(), SHORT);
     assert!(matches!(early, Err(ClientError::Socket(SocketError::Timeout(_)))), "{early:?}");
     assert_eq!(p4vm.rig.status().channels.len(), 1, "its own daemon is served");
     p4vm.rig.hang_up();
@@ -95,9 +98,9 @@ fn only_adoption() {
     let mut p4vm = Orphan::new(Some(PATIENCE));
     p4vm.rig.hang_up();
     let mut first = p4vm.connect();
-    let refused = first.call(Request::Status, &[], PATIENCE);
+    let refused = first.call(Request::Status, &Resources::none(), PATIENCE);
     assert!(matches!(&refused, Err(ClientError::Failed(why)) if why.contains("Adopt")), "{refused:?}");
-    let closed = first.call(Request::Status, &[], PATIENCE);
+    let closed = first.call(Request::Status, &Resources::none(), PATIENCE);
     assert!(matches!(closed, Err(ClientError::Socket(SocketError::Closed))), "{closed:?}");
     let mut older = p4vm.connect();
     let refused = adopt(&mut older, PROTOCOL_VERSION - 1, PATIENCE);

@@ -1,13 +1,13 @@
 //! Handshakes of a running P4 VM with an agent.
 
 use crate::programs;
-use crate::rig::{INGRESS, Rig, hello, spawn_with_evidence, wait_for};
+use crate::rig::{FIRST, INGRESS, Rig, SECOND, THIRD, hello, spawn_with_evidence, wait_for};
 use crate::tests::{Test, WEB};
 use p4shield_abi::handshake_page::HANDSHAKE_PAGE_SIZE;
 use p4shield_abi::info::{InfoStatus, Snapshot};
 use p4shield_abi::{info_page, log_page};
 use p4shield_channel::{HandshakePage, PageReader, PageWriter, SharedMemory};
-use p4shield_control::{AgentDemand, ClientError, HandshakeStatus, KeysSent, Request, VmStatus};
+use p4shield_control::{AgentDemand, ClientError, HandshakeStatus, Request, VmStatus};
 use p4shield_handshake::{
     Config, Initiator, Judge, JudgeError, Judgement, Session, StaticKey, Step, Terms, Trust,
 };
@@ -59,10 +59,10 @@ impl UserVm {
         let request = Request::SetVm {
             vm: 0,
             name: "web".into(),
-            info: true,
-            log: true,
-            handshake: Some(demand),
-            keys: KeysSent::default(),
+            info: Some(FIRST),
+            log: Some(SECOND),
+            handshake: Some((THIRD, demand)),
+            keys: None,
         };
         rig.ask(request, &self.files.each_ref()).unwrap();
     }
@@ -221,7 +221,7 @@ fn a_vm_with_a_handshake_takes_no_key_of_the_host() {
     let mut vm = UserVm::new();
     vm.announce(&mut rig);
     let set = |rig: &mut Rig| {
-        let request = Request::SetKeys { vm: 0, window_ms: 0 };
+        let request = Request::SetKeys { vm: 0, key: FIRST, window_ms: 0 };
         rig.ask(request, &[&crate::rig::memory("key", &[7; 32])])
     };
     let refused =

@@ -10,6 +10,7 @@ mod bundles;
 mod changes;
 mod door;
 mod handshake;
+mod messages;
 mod programs;
 mod rig;
 mod rotation;
@@ -45,6 +46,7 @@ fn main() {
         .chain(bundles::TESTS)
         .chain(changes::TESTS)
         .chain(door::TESTS)
+        .chain(messages::TESTS)
         .chain(rotation::TESTS)
         .chain(handshake::TESTS)
         .filter(|(name, _)| name.contains(&filter))

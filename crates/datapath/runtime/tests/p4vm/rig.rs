@@ -6,13 +6,13 @@ use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
 use p4shield_control::{
-    Client, ClientError, Hello, KeysSent, MapQuery, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket,
-    Status,
+    Client, ClientError, Hello, MapQuery, PROTOCOL_VERSION, ProgramSlot, Reply, Request, ResourceId,
+    Resources, Socket, Status, VmKeys,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub(crate) fn hello() -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         tenant: "red".into(),
-        door: false,
+        door: None,
         no_program: Verdict::Drop as u8,
         age_limit_ms: 60_000,
         log_interval_ms: 20,
@@ -76,18 +76,34 @@ pub(crate) fn hello() -> Hello {
 
 /// A VM without pages.
 pub(crate) fn set_vm(vm: u16, name: &str) -> Request {
-    Request::SetVm {
-        vm,
-        name: name.into(),
-        info: false,
-        log: false,
-        handshake: None,
-        keys: KeysSent::default(),
-    }
+    Request::SetVm { vm, name: name.into(), info: None, log: None, handshake: None, keys: None }
 }
 
-/// One key that comes with a VM.
-pub(crate) const WITH_KEY: KeysSent = KeysSent { current: true, previous_ms: None };
+/// The resources of a request, in the order in which a test lists their files.
+pub(crate) const FIRST: ResourceId = ResourceId(0);
+pub(crate) const SECOND: ResourceId = ResourceId(1);
+pub(crate) const THIRD: ResourceId = ResourceId(2);
+
+/// A VM with a log page and a key.
+pub(crate) fn set_vm_with_log() -> Request {
+    let keys = Some(VmKeys { current: SECOND, previous: None });
+    Request::SetVm { vm: 0, name: "web".into(), info: None, log: Some(FIRST), handshake: None, keys }
+}
+
+/// Returns files as the resources of a request.
+pub(crate) fn resources<'a>(files: &[&'a OwnedFd]) -> Resources<'a> {
+    let mut resources = Resources::none();
+    for file in files {
+        resources.add(*file);
+    }
+    resources
+}
+
+/// A channel whose headers are copied.
+pub(crate) fn attach(channel: u32, geometry: Geometry) -> Request {
+    let geometry = geometry.into();
+    Request::AttachChannel { channel, geometry, memory: FIRST, doorbell: SECOND, packets: None }
+}
 
 impl Rig {
     /// Starts a P4 VM and sends `Hello`.
@@ -98,7 +114,7 @@ impl Rig {
     /// Sends `Hello` to a P4 VM.
     pub(crate) fn greet(socket: Socket, hello: Hello) -> Self {
         let mut client = Client::new(socket);
-        let reply = client.call(Request::Hello(hello), &[], PATIENCE).unwrap();
+        let reply = client.call(Request::Hello(hello), &Resources::none(), PATIENCE).unwrap();
         let Reply::Hello { sandbox, .. } = reply else { panic!("{reply:?}") };
         assert!(sandbox.missing.is_empty() && sandbox.landlock_abi >= 1, "{sandbox:?}");
         let pid = client.peer().unwrap();
@@ -113,8 +129,7 @@ impl Rig {
     }
 
     pub(crate) fn ask(&mut self, request: Request, fds: &[&OwnedFd]) -> Result<Reply, ClientError> {
-        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-        self.client.call(request, &fds, PATIENCE)
+        self.client.call(request, &resources(fds), PATIENCE)
     }
 
     pub(crate) fn load(&mut self, slot: ProgramSlot, source: &str) -> Result<[u8; 32], ClientError> {
@@ -122,8 +137,8 @@ impl Rig {
     }
 
     pub(crate) fn load_object(&mut self, slot: ProgramSlot, object: &[u8]) -> Result<[u8; 32], ClientError> {
-        let objects = vec![object.len() as u32];
-        let request = Request::LoadProgram { slot, name: "test".into(), objects };
+        let lengths = vec![object.len() as u32];
+        let request = Request::LoadProgram { slot, name: "test".into(), objects: FIRST, lengths };
         match self.ask(request, &[&memory("objects", object)])? {
             Reply::Loaded { digest, .. } => Ok(digest),
             other => panic!("{other:?}"),
@@ -136,7 +151,7 @@ impl Rig {
         let (ours, theirs) = Doorbell::pair().unwrap();
         let theirs = theirs.into_fd();
         let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
-        let request = Request::AttachChannel { channel, geometry: geometry.into(), packets: None };
+        let request = attach(channel, geometry);
         self.ask(request, &[&fd, &theirs]).unwrap();
         Mediator { requester: Requester::new(memory, geometry).unwrap(), bell: ours, next: 0 }
     }

@@ -1,14 +1,14 @@
 //! Rotation of a VM's key in a running P4 VM.
 
 use crate::programs;
-use crate::rig::{INGRESS, KEY, Pages, Rig, WITH_KEY, hello, memory, wait_for};
+use crate::rig::{FIRST, INGRESS, KEY, Pages, Rig, SECOND, THIRD, hello, memory, wait_for};
 use crate::tests::{Test, WEB, with_pages};
 use p4shield_abi::info::{InfoStatus, Snapshot};
 use p4shield_abi::log_page::LOG_SLOTS;
 use p4shield_abi::sketch::Sketch;
 use p4shield_abi::{Direction, info_page, log_page};
 use p4shield_channel::{PageReader, PageWriter};
-use p4shield_control::{ClientError, KeyStatus, KeysSent, Reply, Request};
+use p4shield_control::{ClientError, KeyStatus, Reply, Request, ResourceId, VmKeys};
 use p4shield_seal::{
     Epoch, Identity, InfoSealer, LogKey, LogOpener, LogRefusal, Now, OpenedRecord, PacketDigest, TenantKey,
 };
@@ -64,7 +64,7 @@ impl Agent {
 }
 
 fn rotate(rig: &mut Rig, new: [u8; 32], window_ms: u32) -> Result<Reply, ClientError> {
-    rig.ask(Request::SetKeys { vm: 0, window_ms }, &[&memory("key", &new)])
+    rig.ask(Request::SetKeys { vm: 0, key: FIRST, window_ms }, &[&memory("key", &new)])
 }
 
 fn keys(rig: &mut Rig) -> KeyStatus {
@@ -189,8 +189,14 @@ fn a_start_within_a_window_continues_it() {
     let info = Pages::open(&pages.info, info_page::INFO_PAGE_SIZE);
     let log = Pages::open(&pages.log, log_page::LOG_PAGE_SIZE);
     let fds = [&info, &log].map(|m| m.fd().unwrap().try_clone_to_owned().unwrap());
-    let sent = KeysSent { current: true, previous_ms: Some(600_000) };
-    let vm = Request::SetVm { vm: 0, name: "web".into(), info: true, log: true, handshake: None, keys: sent };
+    let vm = Request::SetVm {
+        vm: 0,
+        name: "web".into(),
+        info: Some(FIRST),
+        log: Some(SECOND),
+        handshake: None,
+        keys: Some(VmKeys { current: THIRD, previous: Some((ResourceId(3), 600_000)) }),
+    };
     rig.ask(vm, &[&fds[0], &fds[1], &memory("new", &NEW), &memory("old", &KEY)]).unwrap();
     let slots = (info_page::INFO_MAGIC, info_page::INFO_SLOTS, info_page::INFO_SLOT_STRIDE);
     let mut agent = Agent::new(&key(KEY), &WEB, PageWriter::new(info, slots.0, slots.1, slots.2).unwrap());
@@ -210,8 +216,8 @@ fn each_vm_has_a_key_of_its_own() {
     let db = Identity { vm: "db", ..WEB };
     let page = Pages::open(&other.info, info_page::INFO_PAGE_SIZE);
     let fd = page.fd().unwrap().try_clone_to_owned().unwrap();
-    let vm =
-        Request::SetVm { vm: 1, name: "db".into(), info: true, log: false, handshake: None, keys: WITH_KEY };
+    let keys = Some(VmKeys { current: SECOND, previous: None });
+    let vm = Request::SetVm { vm: 1, name: "db".into(), info: Some(FIRST), log: None, handshake: None, keys };
     rig.ask(vm, &[&fd, &memory("key", &NEW)]).unwrap();
     // The key of one VM seals nothing for another, whatever name it claims.
     let mut agent = Agent::new(&key(NEW), &WEB, info);
@@ -231,9 +237,9 @@ fn each_vm_has_a_key_of_its_own() {
     // A VM without a key has none that could rotate, and a VM that does not exist neither.
     rig.ask(crate::rig::set_vm(2, "bare"), &[]).unwrap();
     for vm in [2, 3] {
-        let refused = rig.ask(Request::SetKeys { vm, window_ms: 1 }, &[&memory("key", &NEW)]);
+        let refused = rig.ask(Request::SetKeys { vm, key: FIRST, window_ms: 1 }, &[&memory("key", &NEW)]);
         assert!(matches!(refused, Err(ClientError::Failed(_))), "{refused:?}");
     }
-    let refused = rig.ask(Request::SetKeys { vm: 0, window_ms: 1 }, &[&memory("key", b"short")]);
+    let refused = rig.ask(Request::SetKeys { vm: 0, key: FIRST, window_ms: 1 }, &[&memory("key", b"short")]);
     assert!(matches!(refused, Err(ClientError::Failed(_))), "{refused:?}");
 }

@@ -13,7 +13,7 @@ use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
 use p4shield_compartment::Compartment;
-use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status, VmStatus};
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Resources, Status, VmStatus};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl SupervisorThread {
 
     /// Finds what the P4 VM has, and loads the programs that are due and that it does not run.
     fn take_over(&mut self, process: &mut dyn Compartment, record: &P4VmRecord) -> Result<(), ClientError> {
-        let Reply::Status(status) = process.call(Request::Status, &[], ANSWER_TIMEOUT)? else {
+        let Reply::Status(status) = process.call(Request::Status, &Resources::none(), ANSWER_TIMEOUT)? else {
             return Err(ClientError::Unexpected);
         };
         let due: BTreeSet<_> = self.config.tenant.numbered_vms().map(|(v, _)| v).collect();
@@ -109,7 +109,9 @@ impl SupervisorThread {
         if program.objects.is_empty() {
             let slot = ProgramSlot::new(v as u16, direction);
             return match running {
-                Some(_) => process.call(Request::UnloadProgram { slot }, &[], ANSWER_TIMEOUT).map(drop),
+                Some(_) => process
+                    .call(Request::UnloadProgram { slot }, &Resources::none(), ANSWER_TIMEOUT)
+                    .map(drop),
                 None => Ok(()),
             };
         }
@@ -175,7 +177,7 @@ impl SupervisorThread {
         if self.legacy.patience != Some(patience) {
             self.legacy.patience = Some(patience);
             let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-            if let Err(e) = process.call(Request::SetPatience { ms }, &[], ANSWER_TIMEOUT) {
+            if let Err(e) = process.call(Request::SetPatience { ms }, &Resources::none(), ANSWER_TIMEOUT) {
                 self.replace(&e.to_string(), Duration::ZERO);
             }
         }

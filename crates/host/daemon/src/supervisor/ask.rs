@@ -4,12 +4,12 @@ use super::inline::InlineSwitches;
 use super::timeouts::ANSWER_TIMEOUT;
 use super::{Command, Supervisor, SupervisorConfig};
 use p4shield_compartment::{Compartment, is_recoverable};
-use p4shield_control::{ClientError, Reply, Request};
+use p4shield_control::{ClientError, Reply, Request, Resources};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 
 impl Supervisor {
-    /// Sends a request without descriptors to what runs the tenant's programs, and waits for the reply until
+    /// Sends a request without resources to what runs the tenant's programs, and waits for the reply until
     /// `end`.
     pub(crate) fn ask(&self, request: Request, end: Instant) -> Result<Reply, String> {
         let (answer, reply) = channel();
@@ -39,7 +39,7 @@ pub(super) fn ask(
     }
     let stopped = || Ok("the P4 VM does not run; see `p4shield status`".to_owned());
     let process = process.ok_or_else(stopped)?;
-    process.call(request, &[], ANSWER_TIMEOUT).map_err(|e| match e {
+    process.call(request, &Resources::none(), ANSWER_TIMEOUT).map_err(|e| match e {
         e if is_recoverable(&e) => Ok(e.to_string()),
         e => Err(e),
     })

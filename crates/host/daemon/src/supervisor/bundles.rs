@@ -4,15 +4,14 @@
 //! A bundle holds the programs of both directions. The daemon keeps it in the place of the ingress program;
 //! the place of the egress program stays empty.
 
-use super::provision::{self, Objects, ProgramHost, ProgramRequest};
+use super::provision::{Objects, ProgramHost, ProgramRequest};
 use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::config::Tenant;
-use crate::text::{chain, hex};
+use crate::text::hex;
 use p4shield_abi::Direction;
 use p4shield_bundle::{MAX_BUNDLE, PublicKey};
-use p4shield_control::{BundleLoaded, BundleRequest, ClientError, Reply, Request};
+use p4shield_control::{BundleLoaded, BundleRequest, ClientError, Reply, Request, Resources};
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Subfolder of the daemon's state folder.
@@ -127,15 +126,15 @@ pub(super) fn send(
         let message = format!("the bundle has {} bytes; at most {MAX_BUNDLE} are allowed", bytes.len());
         return Err(ClientError::Failed(message));
     }
-    let fd = provision::memory(bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
-    let (name, len) = (name.to_owned(), bytes.len() as u32);
-    let bundle = BundleRequest { vm: vm as u16, floor: versions.floor(&name), name, len };
+    let mut resources = Resources::none();
+    let (name, len, floor) = (name.to_owned(), bytes.len() as u32, versions.floor(name));
+    let bundle = BundleRequest { vm: vm as u16, name, bytes: resources.add_bytes(bytes), len, floor };
     let request = match step {
         Step::Load => Request::LoadBundle(bundle),
         Step::Stage => Request::StageBundle(bundle),
     };
-    let descriptors = &[fd.as_fd()];
-    let request = ProgramRequest { descriptors, timeout: VERIFY_TIMEOUT, ..ProgramRequest::new(request) };
+    let request =
+        ProgramRequest { resources: &resources, timeout: VERIFY_TIMEOUT, ..ProgramRequest::new(request) };
     match host.request(request)? {
         Reply::BundleLoaded(loaded) => Ok(loaded),
         _ => Err(ClientError::Unexpected),

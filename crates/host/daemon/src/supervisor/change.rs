@@ -21,7 +21,7 @@ use crate::refusal;
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_compartment::is_recoverable;
-use p4shield_control::{ClientError, ProgramSlot, Request};
+use p4shield_control::{ClientError, ProgramSlot, Request, Resources};
 
 impl SupervisorThread {
     /// Whether a running P4 VM cannot take the change.
@@ -157,7 +157,7 @@ impl SupervisorThread {
             && let Some(process) = &mut self.process
         {
             // A P4 VM that fails here is replaced at the next check.
-            let _ = process.call(Request::Discard, &[], ANSWER_TIMEOUT);
+            let _ = process.call(Request::Discard, &Resources::none(), ANSWER_TIMEOUT);
         }
     }
 
@@ -222,7 +222,7 @@ impl SupervisorThread {
     pub(super) fn finish(&mut self) {
         for vm in std::mem::take(&mut self.leaving) {
             let Some(process) = self.process.as_deref_mut() else { return };
-            match process.call(Request::RemoveVm { vm }, &[], ANSWER_TIMEOUT) {
+            match process.call(Request::RemoveVm { vm }, &Resources::none(), ANSWER_TIMEOUT) {
                 Err(e) if !is_recoverable(&e) => {
                     return self.replace(&e.to_string(), std::time::Duration::ZERO);
                 }
@@ -291,18 +291,18 @@ impl SupervisorThread {
         self.take_pages(pages);
         let inline = self.config.inline;
         let Some(process) = self.process.as_deref_mut() else { return Ok(()) };
-        process.call(Request::RaiseEpoch { min_epoch }, &[], ANSWER_TIMEOUT)?;
+        process.call(Request::RaiseEpoch { min_epoch }, &Resources::none(), ANSWER_TIMEOUT)?;
         for v in (0..changed.len()).filter(|v| changed[*v]) {
             if old.vms.get(v).is_some_and(|vm| !vm.is_vacant()) {
-                process.call(Request::RemoveVm { vm: v as u16 }, &[], ANSWER_TIMEOUT)?;
+                process.call(Request::RemoveVm { vm: v as u16 }, &Resources::none(), ANSWER_TIMEOUT)?;
             }
             let pages = self.pages.get(v).filter(|_| !inline);
             provision::set_vm(process, v, &self.config.tenant, &mut self.keys, pages)?;
         }
         provision::expect_programs(process, &self.config)?;
-        process.call(Request::Commit, &[], ANSWER_TIMEOUT)?;
+        process.call(Request::Commit, &Resources::none(), ANSWER_TIMEOUT)?;
         for slot in unloaded {
-            process.call(Request::UnloadProgram { slot: *slot }, &[], ANSWER_TIMEOUT)?;
+            process.call(Request::UnloadProgram { slot: *slot }, &Resources::none(), ANSWER_TIMEOUT)?;
         }
         self.epochs.settle();
         if old.geometry != self.config.tenant.geometry {

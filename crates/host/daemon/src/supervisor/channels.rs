@@ -6,11 +6,10 @@ use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
 use p4shield_compartment::{Compartment, is_recoverable};
-use p4shield_control::{ClientError, Request, Status};
+use p4shield_control::{ClientError, Request, Resources, Status};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The channels of the running P4 VM.
@@ -162,14 +161,18 @@ impl Channels {
         let failed = |e: &dyn std::error::Error| ClientError::Failed(chain(e));
         let memory = create_channel(&config.tenant.name, geometry).map_err(|e| failed(&e))?;
         let (doorbell, theirs) = Doorbell::pair().map_err(|e| failed(&e))?;
-        let fd = memory.fd().ok_or(ClientError::Unexpected)?;
+        let file = memory.fd().ok_or(ClientError::Unexpected)?;
         self.newest = self.newest.wrapping_add(1);
         let number = self.newest;
-        let (wire_geometry, len) = (geometry.into(), packets.map(|p| p.len));
-        let request = Request::AttachChannel { channel: number, geometry: wire_geometry, packets: len };
-        let mut descriptors = vec![fd, theirs.fd()];
-        descriptors.extend(packets.map(|p| p.memory.as_fd()));
-        process.call(request, &descriptors, ANSWER_TIMEOUT)?;
+        let mut resources = Resources::none();
+        let request = Request::AttachChannel {
+            channel: number,
+            geometry: geometry.into(),
+            memory: resources.add(&file),
+            doorbell: resources.add(&theirs),
+            packets: packets.map(|p| (resources.add(&p.memory), p.len)),
+        };
+        process.call(request, &resources, ANSWER_TIMEOUT)?;
         let end = ChannelEnd { number, memory, geometry, doorbell, zero_copy: packets.is_some() };
         config.attachment.attach_channel(lane, config.index, end).map_err(ClientError::Failed)?;
         Ok(number)
@@ -178,7 +181,7 @@ impl Channels {
 
 /// Detaches a channel at the P4 VM, which may have given it up already.
 fn detach(process: &mut dyn Compartment, channel: u32) -> Result<(), ClientError> {
-    match process.call(Request::DetachChannel { channel }, &[], ANSWER_TIMEOUT) {
+    match process.call(Request::DetachChannel { channel }, &Resources::none(), ANSWER_TIMEOUT) {
         Err(e) if !is_recoverable(&e) => Err(e),
         _ => Ok(()),
     }

@@ -7,7 +7,7 @@ use super::thread::SupervisorThread;
 use super::timeouts::ANSWER_TIMEOUT;
 use crate::text::hex;
 use p4shield_compartment::is_recoverable;
-use p4shield_control::{ProgramSlot, Request};
+use p4shield_control::{ProgramSlot, Request, Resources};
 use std::time::Duration;
 
 impl SupervisorThread {
@@ -27,8 +27,9 @@ impl SupervisorThread {
         } else {
             provision::stage(process, slot, objects).map(|digest| hex(&digest))
         };
-        let staged =
-            staged.and_then(|text| process.call(Request::Discard, &[], ANSWER_TIMEOUT).map(|_| text));
+        let staged = staged.and_then(|text| {
+            process.call(Request::Discard, &Resources::none(), ANSWER_TIMEOUT).map(|_| text)
+        });
         staged.map_err(|e| {
             if is_recoverable(&e) {
                 return e.to_string();

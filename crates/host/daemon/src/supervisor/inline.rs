@@ -16,7 +16,6 @@ use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
 use sha2::{Digest, Sha256};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 
 /// A configured program.
 #[derive(Clone, Debug, Default)]
@@ -120,12 +119,11 @@ impl InlineSwitches {
     pub(super) fn set_keys(
         &self,
         config: &SupervisorConfig,
-        request: Request,
-        key: BorrowedFd<'_>,
+        request: ProgramRequest<'_>,
     ) -> Result<(), ClientError> {
         let Some(switch) = self.pages else { return Ok(()) };
         let mut host = InlineSwitch { config, switch };
-        host.request(ProgramRequest { descriptors: &[key], ..ProgramRequest::new(request) }).map(drop)
+        host.request(request).map(drop)
     }
 
     /// Returns the status of the switch that has the pages.

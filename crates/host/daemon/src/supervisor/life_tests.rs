@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::totals::Totals;
 use p4shield_attach::mediator_config;
 use p4shield_compartment::{Compartment, Group, ProcessIdentity, StartError};
-use p4shield_control::{ClientError, Hello, Reply, Request, Socket, SocketError};
+use p4shield_control::{ClientError, Hello, Reply, Request, Resources, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Launcher for Fake {
         _: &P4VmCommand,
         _: Option<&Group>,
         _: Hello,
-        _: Option<BorrowedFd<'_>>,
+        _: &Resources<'_>,
     ) -> Result<Box<dyn Compartment>, StartError> {
         self.start_one()
     }
@@ -91,12 +91,7 @@ impl Compartment for FakeP4Vm {
         &self.1
     }
 
-    fn call(
-        &mut self,
-        request: Request,
-        _: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> Result<Reply, ClientError> {
+    fn call(&mut self, request: Request, _: &Resources<'_>, timeout: Duration) -> Result<Reply, ClientError> {
         let mut script = self.0.script();
         let name = format!("{request:?}");
         script.events.push(name.split([' ', '(']).next().unwrap_or_default().to_owned());

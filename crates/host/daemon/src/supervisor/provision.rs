@@ -8,14 +8,12 @@ use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
 use crate::config::Tenant;
 use crate::programs::ProgramKey;
-use crate::text::chain;
 use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_compartment::Compartment;
 use p4shield_control::{
-    AgentDemand, ClientError, Hello, KeysSent, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request,
+    AgentDemand, ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request, ResourceId,
+    Resources, VmKeys,
 };
-use rustix::fs::{MemfdFlags, memfd_create};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The objects of a program; empty: no program.
@@ -29,14 +27,14 @@ pub(super) struct ProgramRequest<'a> {
     pub(super) request: Request,
     /// The digest of the program to load, if a P4 VM has verified it.
     pub(super) approved: Option<[u8; 32]>,
-    pub(super) descriptors: &'a [BorrowedFd<'a>],
+    pub(super) resources: &'a Resources<'a>,
     pub(super) timeout: Duration,
 }
 
 impl ProgramRequest<'_> {
-    /// Returns a request without descriptors that is answered at once.
+    /// Returns a request without resources that is answered at once.
     pub(super) const fn new(request: Request) -> Self {
-        Self { request, approved: None, descriptors: &[], timeout: ANSWER_TIMEOUT }
+        Self { request, approved: None, resources: const { &Resources::none() }, timeout: ANSWER_TIMEOUT }
     }
 }
 
@@ -49,7 +47,7 @@ pub(super) trait ProgramHost {
 /// A P4 VM verifies programs itself.
 impl ProgramHost for dyn Compartment + '_ {
     fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError> {
-        self.call(request.request, request.descriptors, request.timeout)
+        self.call(request.request, request.resources, request.timeout)
     }
 }
 
@@ -61,10 +59,10 @@ pub(super) struct InlineSwitch<'a> {
 
 impl ProgramHost for InlineSwitch<'_> {
     fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError> {
-        let ProgramRequest { request, approved, descriptors, timeout } = request;
+        let ProgramRequest { request, approved, resources, timeout } = request;
         let SupervisorConfig { index, tenant, attachment, .. } = self.config;
         let geometry = tenant.geometry;
-        let request = InlineRequest { tenant: *index, approved, geometry, request, descriptors, timeout };
+        let request = InlineRequest { tenant: *index, approved, geometry, request, resources, timeout };
         attachment.request_inline(self.switch, request)
     }
 }
@@ -75,7 +73,7 @@ pub(super) fn hello(config: &SupervisorConfig, min_epoch: u64) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         tenant: tenant.name.clone(),
-        door: false,
+        door: None,
         no_program: tenant.no_program.verdict() as u8,
         age_limit_ms: millis(tenant.age_limit).max(1),
         log_interval_ms: millis(tenant.log_interval).max(1),
@@ -112,24 +110,20 @@ pub(super) fn set_vm(
 ) -> Result<(), ClientError> {
     let [info, log, handshake] = pages.map_or([None; 3], |p| p.each_ref().map(Option::as_ref));
     let sealed = info.is_some() || log.is_some();
-    let (sent, files) = match keys.of(tenant, number).filter(|_| sealed) {
-        None => (KeysSent::default(), Vec::new()),
-        Some(KeysToSend { current, previous }) => {
-            let all = std::iter::once(current).chain(previous.map(|(key, _)| key));
-            let files = all.map(|key| memory(key.expose())).collect::<Result<_, _>>();
-            let files = files.map_err(|e| ClientError::Failed(chain(&e)))?;
-            (KeysSent { current: true, previous_ms: previous.map(|(_, left)| millis(left)) }, files)
-        }
-    };
-    let pages = [info, log, handshake].into_iter().flatten().map(AsFd::as_fd);
-    let descriptors: Vec<_> = pages.chain(files.iter().map(AsFd::as_fd)).collect();
+    let mut resources = Resources::none();
+    let [info, log, handshake] = [info, log, handshake].map(|page| page.map(|page| resources.add(page)));
+    let to_send = keys.of(tenant, number).filter(|_| sealed);
+    let sent = to_send.as_ref().map(|KeysToSend { current, previous }| VmKeys {
+        current: resources.add_bytes(current.expose()),
+        previous: previous.as_ref().map(|(key, left)| (resources.add_bytes(key.expose()), millis(*left))),
+    });
     let vm = &tenant.vms[number];
     let demand =
         |h: &crate::config::Handshake| AgentDemand { key: h.agent_key, without_evidence: h.is_sample };
-    let handshake = vm.handshake.as_ref().filter(|_| handshake.is_some()).map(demand);
-    let (info, log, name) = (info.is_some(), log.is_some(), vm.name.clone());
+    let handshake = handshake.zip(vm.handshake.as_ref().map(demand));
+    let name = vm.name.clone();
     let request = Request::SetVm { vm: number as u16, name, info, log, handshake, keys: sent };
-    host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
+    host.request(ProgramRequest { resources: &resources, ..ProgramRequest::new(request) })?;
     if sealed {
         keys.gave(tenant, number);
     }
@@ -170,7 +164,7 @@ pub(super) fn load(
     if objects.is_empty() {
         return host.request(ProgramRequest::new(Request::UnloadProgram { slot })).map(|_| None);
     }
-    let request = |name, objects| Request::LoadProgram { slot, name, objects };
+    let request = |name, (objects, lengths)| Request::LoadProgram { slot, name, objects, lengths };
     send_objects(host, objects, approved, request).map(Some)
 }
 
@@ -180,36 +174,28 @@ pub(super) fn stage(
     slot: ProgramSlot,
     objects: &Objects,
 ) -> Result<[u8; 32], ClientError> {
-    send_objects(host, objects, None, |name, objects| Request::StageProgram { slot, name, objects })
+    let request = |name, (objects, lengths)| Request::StageProgram { slot, name, objects, lengths };
+    send_objects(host, objects, None, request)
 }
 
 fn send_objects(
     host: &mut (impl ProgramHost + ?Sized),
     objects: &Objects,
     approved: Option<[u8; 32]>,
-    request: impl FnOnce(String, Vec<u32>) -> Request,
+    request: impl FnOnce(String, (ResourceId, Vec<u32>)) -> Request,
 ) -> Result<[u8; 32], ClientError> {
     let bytes = objects.concat();
     if bytes.len() > MAX_OBJECTS {
         let message = format!("the objects have {} bytes; at most {MAX_OBJECTS} are allowed", bytes.len());
         return Err(ClientError::Failed(message));
     }
-    let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
     // Each length is at most MAX_OBJECTS, which is far below 2^32.
     let lengths = objects.iter().map(|o| o.len() as u32).collect();
-    let request = request("program".to_owned(), lengths);
-    let descriptors = &[fd.as_fd()];
-    match host.request(ProgramRequest { request, approved, descriptors, timeout: VERIFY_TIMEOUT })? {
+    let mut resources = Resources::none();
+    let request = request("program".to_owned(), (resources.add_bytes(&bytes), lengths));
+    let resources = &resources;
+    match host.request(ProgramRequest { request, approved, resources, timeout: VERIFY_TIMEOUT })? {
         Reply::Loaded { digest, .. } => Ok(digest),
         _ => Err(ClientError::Unexpected),
     }
-}
-
-/// Returns a memory file with these bytes, for sending.
-pub(super) fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
-    use std::io::Write;
-    let fd = memfd_create("p4shield", MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
 }

@@ -3,14 +3,11 @@
 use super::keys::{KeysToSend, NewKey};
 use super::provision::{self, ProgramHost, ProgramRequest};
 use super::thread::SupervisorThread;
-use super::timeouts::ANSWER_TIMEOUT;
 use super::{Command, Supervisor};
 use crate::rotation::KeyRotation;
-use crate::text::chain;
 use p4shield_compartment::is_recoverable;
-use p4shield_control::{ClientError, Request};
+use p4shield_control::{ClientError, Request, Resources};
 use p4shield_seal::TenantKey;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -85,16 +82,13 @@ impl SupervisorThread {
         for v in self.keys.due(&self.config.tenant) {
             let window = self.keys.window(&self.config.tenant, v);
             let Some(KeysToSend { current, .. }) = self.keys.of(&self.config.tenant, v) else { continue };
-            let memory = provision::memory(current.expose()).map_err(|e| ClientError::Failed(chain(&e)))?;
-            let request = Request::SetKeys { vm: v as u16, window_ms: provision::millis(window) };
+            let mut resources = Resources::none();
+            let key = resources.add_bytes(current.expose());
+            let request = Request::SetKeys { vm: v as u16, key, window_ms: provision::millis(window) };
+            let request = ProgramRequest { resources: &resources, ..ProgramRequest::new(request) };
             let given = match &mut self.process {
-                _ if self.config.inline => self.switches.set_keys(&self.config, request, memory.as_fd()),
-                Some(process) => {
-                    let descriptors = &[memory.as_fd()];
-                    let request =
-                        ProgramRequest { request, approved: None, descriptors, timeout: ANSWER_TIMEOUT };
-                    process.request(request).map(drop)
-                }
+                _ if self.config.inline => self.switches.set_keys(&self.config, request),
+                Some(process) => process.request(request).map(drop),
                 None => return Ok(()),
             };
             match given {

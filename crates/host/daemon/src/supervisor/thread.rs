@@ -21,8 +21,7 @@ use p4shield_bundle::PublicKey;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_compartment::{CorePlacement, Group, RESTART_PAUSES, reap_failed_starts, reap_last_starts};
-use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
-use std::os::fd::AsFd;
+use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request, Resources};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -277,7 +276,7 @@ impl SupervisorThread {
     /// Replaces a P4 VM that does not answer.
     fn check_answers(&mut self) {
         let Some(process) = self.process.as_deref_mut() else { return };
-        if let Err(e) = process.call(Request::Status, &[], ANSWER_TIMEOUT) {
+        if let Err(e) = process.call(Request::Status, &Resources::none(), ANSWER_TIMEOUT) {
             self.replace(&e.to_string(), Duration::ZERO);
         }
     }
@@ -339,10 +338,10 @@ impl SupervisorThread {
         let door = self.config.adoption.listen(&self.name_of_record()).inspect_err(|error| {
             tracing::warn!(event = "adoption_unavailable", tenant, %error, "this P4 VM ends with the daemon");
         });
-        let hello = Hello { door: door.is_ok(), ..hello };
-        let door = door.as_ref().ok().map(AsFd::as_fd);
+        let mut resources = Resources::none();
+        let hello = Hello { door: door.as_ref().ok().map(|door| resources.add(door)), ..hello };
         let SupervisorConfig { launcher, command, .. } = &self.config;
-        let started = launcher.start(command, self.group.as_ref(), hello, door);
+        let started = launcher.start(command, self.group.as_ref(), hello, &resources);
         let mut process = started.map_err(|e| chain(&e))?;
         match self.provision_p4vm(&mut *process) {
             Ok(()) => Ok(process),
@@ -410,7 +409,7 @@ impl SupervisorThread {
             Err(e) => return self.replace(&chain(&e), Duration::ZERO),
         }
         let Some(process) = self.process.as_deref_mut() else { return };
-        match process.call(Request::Status, &[], ANSWER_TIMEOUT) {
+        match process.call(Request::Status, &Resources::none(), ANSWER_TIMEOUT) {
             Ok(Reply::Status(status)) => {
                 let problem = self.update_switches();
                 // The status of interest is that of the slot where programs judge packets.

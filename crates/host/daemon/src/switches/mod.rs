@@ -294,8 +294,8 @@ impl Attachment for SwitchAttachment {
         let peer = self.shared.registry().peer(switch).ok_or(SocketError::Closed)?;
         let tenant = u16::try_from(request.tenant).map_err(|e| ClientError::Failed(e.to_string()))?;
         let pending = self.shared.pending.open(&peer);
-        let InlineRequest { approved, geometry, request, descriptors, timeout, .. } = request;
-        peer.programs((tenant, pending.id), approved, geometry, request, descriptors);
+        let InlineRequest { approved, geometry, request, resources, timeout, .. } = request;
+        peer.programs((tenant, pending.id), approved, geometry, request, resources)?;
         pending.wait(timeout)
     }
 

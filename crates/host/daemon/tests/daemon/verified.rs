@@ -8,14 +8,10 @@ use p4shield_abi::Direction;
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Allowed, Peer, Server, Setup, SwitchEvent, SwitchEvents};
-use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Resources};
 use p4shield_daemon::api;
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -93,12 +89,12 @@ impl SwitchEvents for HostileDaemon {
 }
 
 impl HostileDaemon {
-    fn ask(&self, approved: Option<[u8; 32]>, request: Request, descriptors: &[BorrowedFd<'_>]) -> Reply {
+    fn ask(&self, approved: Option<[u8; 32]>, request: Request, resources: &Resources<'_>) -> Reply {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
         wait_for("the switch", || self.switch.lock().unwrap().is_some());
         let switch = self.switch.lock().unwrap().clone().unwrap();
-        switch.programs((ALICE as u16, id), approved, Geometry::default(), request, descriptors);
+        switch.programs((ALICE as u16, id), approved, Geometry::default(), request, resources).unwrap();
         let mut reply = None;
         wait_for("an answer", || {
             reply = self.replies.lock().unwrap().remove(&id);
@@ -111,12 +107,12 @@ impl HostileDaemon {
     /// verified.
     fn load(&self, file: &Path, approved: Option<[u8; 32]>) -> Reply {
         let bytes = std::fs::read(file).unwrap();
-        let memory = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
-        File::from(memory.try_clone().unwrap()).write_all(&bytes).unwrap();
+        let mut resources = Resources::none();
+        let objects = resources.add_bytes(&bytes);
         let slot = ProgramSlot::new(0, Direction::Ingress);
-        let objects = vec![bytes.len() as u32];
-        let request = Request::LoadProgram { slot, name: "program".into(), objects };
-        self.ask(approved, request, &[memory.as_fd()])
+        let lengths = vec![bytes.len() as u32];
+        let request = Request::LoadProgram { slot, name: "program".into(), objects, lengths };
+        self.ask(approved, request, &resources)
     }
 }
 
@@ -134,23 +130,16 @@ fn forged() {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
-        door: false,
+        door: None,
         no_program: 0,
         age_limit_ms: 1000,
         log_interval_ms: 100,
         budget: 1 << 16,
         min_epoch: 0,
     };
-    assert!(matches!(hostile.ask(None, Request::Hello(hello), &[]), Reply::Hello { .. }));
-    let vm = Request::SetVm {
-        vm: 0,
-        name: "web".into(),
-        info: false,
-        log: false,
-        handshake: None,
-        keys: KeysSent::default(),
-    };
-    assert_eq!(hostile.ask(None, vm, &[]), Reply::Done);
+    assert!(matches!(hostile.ask(None, Request::Hello(hello), &Resources::none()), Reply::Hello { .. }));
+    let vm = Request::SetVm { vm: 0, name: "web".into(), info: None, log: None, handshake: None, keys: None };
+    assert_eq!(hostile.ask(None, vm, &Resources::none()), Reply::Done);
     for (file, approved) in [
         ("unsafe.o", Some(verified)),
         ("unsafe.o", Some([0; 32])),

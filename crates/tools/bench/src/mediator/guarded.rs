@@ -16,7 +16,7 @@ use p4shield_attach::inline::{InlineLibrary, LoadedPrograms};
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
 use p4shield_channel::{Doorbell, Responder, SharedMemory};
-use p4shield_control::{Hello, KeysSent, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, ResourceId, VmKeys};
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
 use p4shield_runtime::worker::{
@@ -123,7 +123,7 @@ impl Inline {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             tenant: "bench".to_owned(),
-            door: false,
+            door: None,
             no_program: Verdict::Pass as u8,
             age_limit_ms: 1000,
             log_interval_ms: LOG_INTERVAL.as_millis() as u32,
@@ -135,15 +135,16 @@ impl Inline {
         let (programs, reply) = library.create(geometry, Request::Hello(hello), Vec::new());
         let mut programs = programs.ok_or_else(|| anyhow!("{reply:?}"))?;
         drop(pages.log()?);
-        let keys = KeysSent { current: true, previous_ms: None };
-        let vm =
-            Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true, handshake: None, keys };
+        let log = Some(ResourceId(0));
+        let keys = Some(VmKeys { current: ResourceId(1), previous: None });
+        let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: None, log, handshake: None, keys };
         done(programs.execute(vm, None, vec![open_to_write(&at("log"))?, open(&at("key"))?]))?;
         File::create(at("object")).and_then(|mut f| f.write_all(&object))?;
         let load = Request::LoadProgram {
             slot: ProgramSlot::new(0, Direction::Ingress),
             name: "tcp_guard".to_owned(),
-            objects: vec![object.len() as u32],
+            objects: ResourceId(0),
+            lengths: vec![object.len() as u32],
         };
         let digest = verified.linked().digest();
         done(programs.execute(load, Some(digest), vec![open(&at("object"))?]))?;

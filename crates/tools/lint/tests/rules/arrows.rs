@@ -25,6 +25,23 @@ pub(crate) const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
 /// contains.
 pub(crate) const HEAVY: [&str; 6] = ["attest", "p4", "bpf", "runtime", "stf", "daemon"];
 
+/// The crates of `p4vm`, the one program in a virtual machine that is a P4 VM: what a tenant has to trust
+/// there.
+pub(crate) const GUEST_PROGRAM: [&str; 12] = [
+    "abi",
+    "attest",
+    "bpf",
+    "bundle",
+    "channel",
+    "control",
+    "frame",
+    "handshake",
+    "line",
+    "mailbox",
+    "runtime",
+    "seal",
+];
+
 /// Dependencies that do not point to a lower layer.
 pub(crate) fn upward() -> Vec<String> {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
@@ -42,16 +59,30 @@ pub(crate) fn upward() -> Vec<String> {
 
 /// Switch libraries that depend on a heavy crate, directly or through others.
 pub(crate) fn heavy() -> Vec<String> {
-    let crates = tree::crates();
     let mut found = Vec::new();
     for library in SWITCH_LIBRARIES {
-        let (mut seen, mut todo) = (BTreeSet::new(), vec![library]);
-        while let Some(name) = todo.pop() {
-            let of_this = crates.iter().filter(|c| c.name == name).flat_map(|c| &c.dependencies);
-            todo.extend(of_this.map(String::as_str).filter(|d| seen.insert(*d)));
-        }
-        let heavy = seen.iter().filter(|d| HEAVY.contains(d));
+        let contained = contained(library);
+        let heavy = contained.iter().filter(|d| HEAVY.contains(&d.as_str()));
         found.extend(heavy.map(|d| format!("{library} contains {d}")));
     }
     found
+}
+
+/// Crates that a program in a virtual machine contains, or lacks, against [`GUEST_PROGRAM`].
+pub(crate) fn unlisted_in_the_guest() -> Vec<String> {
+    let listed: BTreeSet<_> = GUEST_PROGRAM.map(str::to_owned).into();
+    let contained = contained("p4vm");
+    let differing = contained.symmetric_difference(&listed);
+    differing.map(|name| format!("{name}: `p4vm` and GUEST_PROGRAM differ")).collect()
+}
+
+/// Crates of this workspace that a crate depends on, directly or through others.
+fn contained(name: &str) -> BTreeSet<String> {
+    let crates = tree::crates();
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![name.to_owned()]);
+    while let Some(name) = todo.pop() {
+        let of_this = crates.iter().filter(|c| c.name == name).flat_map(|c| &c.dependencies);
+        todo.extend(of_this.filter(|d| seen.insert((*d).clone())).cloned());
+    }
+    seen
 }

@@ -47,6 +47,11 @@ fn switch_libraries_contain_no_heavy_crate() {
 }
 
 #[test]
+fn a_virtual_machines_program_contains_no_host_code() {
+    none("crates of the guest's program that are not listed", &arrows::unlisted_in_the_guest());
+}
+
+#[test]
 fn only_listed_crates_contain_unsafe() {
     none("unsafe", &unsafe_code::findings());
 }

@@ -46,7 +46,7 @@ fn interface(package: &str) -> String {
 #[test]
 fn public_interfaces_match_their_snapshots() {
     let mut changed = Vec::new();
-    for folder in ["datapath/abi", "datapath/frame", "lang/bpf", "lang/p4"] {
+    for folder in ["base/abi", "base/frame", "lang/bpf", "lang/p4"] {
         let name = folder.rsplit('/').next().expect("a path has a last part");
         let interface = interface(&format!("p4shield-{name}"));
         let snapshot = format!("crates/{folder}/public-api.txt");

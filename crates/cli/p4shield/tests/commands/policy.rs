@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Where the genuine evidence is.
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/attest/tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trust/attest/tests/data").join(name)
 }
 
 struct Files(tempfile::TempDir);

@@ -1,4 +1,4 @@
-/* What a tenant's C needs to know; crates/datapath/abi is what decides. */
+/* What a tenant's C needs to know; crates/base/abi is what decides. */
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

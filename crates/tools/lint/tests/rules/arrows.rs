@@ -1,22 +1,7 @@
 //! Arrows between crates: which crate may depend on which.
 
-use crate::tree;
+use crate::{architecture, tree};
 use std::collections::BTreeSet;
-
-/// The layers, lowest first. A crate may depend on crates of lower layers only.
-///
-/// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
-pub(crate) const LAYERS: [&[&str]; 9] = [
-    &["abi", "attest", "frame", "image", "mailbox", "need", "plot", "ovsdb", "qemu", "log", "lint"],
-    &["testbed", "bundle"],
-    &["console", "channel", "seal", "handshake", "bpf", "p4", "afxdp", "control", "demo", "measure", "probe"],
-    &["mediator", "runtime", "agent", "stf", "xsk-relay", "line"],
-    &["config", "vmm", "p4vm"],
-    &["attach", "compartment", "install"],
-    &["attach-wire", "attach-dpdk", "attach-xsk", "attach-inline"],
-    &["daemon", "bench"],
-    &["p4shield", "dev"],
-];
 
 /// Crates that are preloaded into a cloud's switch.
 pub(crate) const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
@@ -42,17 +27,22 @@ pub(crate) const GUEST_PROGRAM: [&str; 12] = [
     "seal",
 ];
 
-/// Dependencies that do not point to a lower layer.
+/// Dependencies that point to a higher group, or to another group of the same height.
 pub(crate) fn upward() -> Vec<String> {
-    let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
+    let order = architecture::groups();
+    let crates = tree::crates();
+    let height = |group: &str| order.iter().position(|groups| groups.iter().any(|g| g == group));
     let mut found = Vec::new();
-    for c in tree::crates() {
-        let Some(own) = layer(&c.name) else {
-            found.push(format!("{} is in no layer of crates/tools/lint/tests/rules/arrows.rs", c.name));
+    for c in &crates {
+        let Some(own) = height(c.group()) else {
+            found.push(format!("ARCHITECTURE.md does not say how high the group {} is", c.group()));
             continue;
         };
-        let upward = c.dependencies.iter().filter(|d| layer(d).is_none_or(|theirs| theirs >= own));
-        found.extend(upward.map(|d| format!("{} -> {d} does not point to a lower layer", c.name)));
+        for d in crates.iter().filter(|d| c.dependencies.contains(&d.name) && d.group() != c.group()) {
+            if height(d.group()).is_none_or(|theirs| theirs >= own) {
+                found.push(format!("{} -> {} does not point to a lower group", c.path(), d.path()));
+            }
+        }
     }
     found
 }

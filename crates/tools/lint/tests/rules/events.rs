@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{Expr, Ident, LitStr, Token};
 
 /// Folders of the product's crates.
-const PRODUCT: [&str; 6] = ["attach", "cli", "datapath", "guest", "host", "lang"];
+const PRODUCT: [&str; 8] = ["attach", "base", "cli", "datapath", "guest", "host", "lang", "trust"];
 /// Levels whose lines have an event.
 const LEVELS: [&str; 3] = ["error", "info", "warn"];
 

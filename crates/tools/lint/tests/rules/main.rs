@@ -4,7 +4,8 @@
 //!
 //! | module | rule |
 //! |---|---|
-//! | [`arrows`] | a crate depends only on crates of the layers below its own; switch libraries stay light |
+//! | [`architecture`] | the tables of ARCHITECTURE.md state what each crate depends on |
+//! | [`arrows`] | a crate depends on no crate of a higher group; switch libraries and the guest's program stay light |
 //! | [`circles`] | the files of a crate import each other in one direction |
 //! | [`documents`] | links and paths in documents lead somewhere; the threat model's tests exist |
 //! | [`events`] | each log line of the product has an event, which docs/reference/log-events.md lists |
@@ -12,6 +13,7 @@
 //! | [`style`] | files, lines and test names are short; placeholders for actors are absent |
 //! | [`unsafe_code`] | only the crates that ARCHITECTURE.md lists contain `unsafe` |
 
+mod architecture;
 mod arrows;
 mod circles;
 mod documents;
@@ -37,8 +39,13 @@ fn files_import_each_other_in_one_direction() {
 }
 
 #[test]
-fn crates_depend_on_lower_layers_only() {
+fn crates_depend_on_lower_groups_only() {
     none("arrows", &arrows::upward());
+}
+
+#[test]
+fn architectures_tables_state_each_crates_dependencies() {
+    none("rows of ARCHITECTURE.md", &architecture::wrong_rows());
 }
 
 #[test]

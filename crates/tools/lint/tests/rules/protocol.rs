@@ -5,7 +5,7 @@ use super::tree;
 /// Returns the requests of the protocol that the daemon never sends, and how many there are.
 pub(crate) fn unsent() -> (Vec<String>, usize) {
     let root = tree::root();
-    let messages = tree::read(&root.join("crates/host/control/src/message.rs"));
+    let messages = tree::read(&root.join("crates/base/control/src/message.rs"));
     let requests = variants(&messages);
     let daemon: String = tree::files(&root.join("crates/host/daemon/src"), ".rs")
         .iter()

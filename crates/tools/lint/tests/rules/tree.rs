@@ -41,6 +41,23 @@ pub(crate) struct Crate {
     pub(crate) dependencies: Vec<String>,
 }
 
+impl Crate {
+    /// Name of its folder.
+    pub(crate) fn folder_name(&self) -> &str {
+        self.folder.file_name().and_then(|n| n.to_str()).expect("a folder has a name")
+    }
+
+    /// Name of the folder that its folder is in.
+    pub(crate) fn group(&self) -> &str {
+        self.folder.parent().and_then(|p| p.file_name()?.to_str()).expect("a crate is in a group")
+    }
+
+    /// Group and folder: `base/abi`.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.group(), self.folder_name())
+    }
+}
+
 /// The crates of the workspace, sorted by folder.
 pub(crate) fn crates() -> Vec<Crate> {
     let short = |name: &str| name.strip_prefix("p4shield-").unwrap_or(name).to_owned();

@@ -122,7 +122,7 @@ fn the_reference_page_is_up_to_date() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == generated,
-        "docs/reference/configuration.md differs from crates/host/config/src/reference.rs; run \
+        "docs/reference/configuration.md differs from crates/base/config/src/reference.rs; run \
          `P4SHIELD_BLESS=1 cargo test -p p4shield-config reference`"
     );
 }

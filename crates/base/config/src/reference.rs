@@ -331,7 +331,7 @@ const TUNNEL: &[Key] = &[
 #[must_use]
 pub fn page() -> String {
     let mut text = "# Configuration\n\n\
-        <!-- Generated from crates/host/config/src/reference.rs: \
+        <!-- Generated from crates/base/config/src/reference.rs: \
         P4SHIELD_BLESS=1 cargo test -p p4shield-config reference -->\n\n\
         One TOML file configures the host daemon and the switch libraries; \
         [examples/p4shield.toml](../../examples/p4shield.toml)\nis a complete example. An unknown key or \

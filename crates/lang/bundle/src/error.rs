@@ -3,7 +3,7 @@
 use crate::key::KeyId;
 use crate::limits::{FORMAT, MAX_BUNDLE, MAX_NAME};
 
-/// Why a bundle is refused. Every message contains the remedy.
+/// Reason why a bundle is refused. Every message contains the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {

@@ -39,7 +39,7 @@ pub struct Summary {
 pub struct ProgramSummary {
     /// The digest by which P4 VM and auditor name it; `None`: its objects do not link.
     pub digest: Option<String>,
-    /// Why its objects do not link.
+    /// Reason why its objects do not link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Its objects.

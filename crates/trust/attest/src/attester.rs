@@ -19,7 +19,7 @@ pub trait Attester {
     fn evidence(&self, report_data: &ReportData) -> Result<Evidence, AttestError>;
 }
 
-/// Why an attester produces no evidence. None of these falls back to a sample.
+/// Reason why an attester produces no evidence. None of these falls back to a sample.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttestError {

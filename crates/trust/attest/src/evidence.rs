@@ -55,7 +55,7 @@ struct Encoded {
     certificates: Vec<EvidenceCertificate>,
 }
 
-/// Why evidence cannot be encoded.
+/// Reason why evidence cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "evidence of {bytes} bytes and {certificates} certificates exceeds {MAX_EVIDENCE} and {MAX_CERTIFICATES}"

@@ -2,7 +2,7 @@
 
 use crate::tee::{Tee, UnixSeconds};
 
-/// Why a verifier refuses evidence, and what to do about it.
+/// Reason why a verifier refuses evidence, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -85,7 +85,7 @@ impl From<SystemTime> for UnixSeconds {
     }
 }
 
-/// Why a text is no time.
+/// Reason why a text is no time.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a time; write it in UTC, such as 2026-01-31T12:00:00Z")]
 pub struct TimeError(String);

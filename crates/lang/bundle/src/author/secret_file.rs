@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 /// The only permission bits that such a file may have.
 const MODE: u32 = 0o600;
 
-/// Why a file is not accepted.
+/// Reason why a file is not accepted.
 pub(super) enum Unfit {
     /// A system call failed.
     Io(io::Error),

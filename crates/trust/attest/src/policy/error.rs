@@ -1,10 +1,9 @@
 //! Errors in a policy file.
 
-use std::fmt;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+pub use p4shield_toml_problem::Problem;
+use std::path::PathBuf;
 
-/// Why a policy cannot be used.
+/// Reason why a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -18,7 +17,7 @@ pub enum PolicyError {
         source: std::io::Error,
     },
     /// The policy file is refused.
-    #[error("{}", render(file, problems))]
+    #[error("{}", Problem::list(file, problems))]
     Refused {
         /// The file.
         file: PathBuf,
@@ -33,40 +32,4 @@ pub enum PolicyError {
         /// What is wrong, and what to do.
         why: String,
     },
-}
-
-fn render(file: &Path, problems: &[Problem]) -> String {
-    let lines: Vec<_> = problems.iter().map(|p| format!("{}:{p}", file.display())).collect();
-    lines.join("\n")
-}
-
-/// One problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// What is wrong, with the key, and what to write instead.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message)
-    }
-}
-
-impl Problem {
-    pub(super) fn at(text: &str, span: Range<usize>, message: String) -> Self {
-        let before = text.get(..span.start).unwrap_or(text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Self { line, column, message }
-    }
-
-    /// Converts an error of the TOML parser: syntax, unknown keys, wrong types, missing keys.
-    pub(super) fn syntax(text: &str, error: &toml::de::Error) -> Self {
-        Self::at(text, error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "))
-    }
 }

@@ -43,7 +43,7 @@ enum LaneEvent<P> {
     Retired(Box<Mediator<P>>),
 }
 
-/// Why a mediator detached a channel.
+/// Reason why a mediator detached a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChannelLoss {
     /// The tenant's index.

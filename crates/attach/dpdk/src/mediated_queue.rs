@@ -198,7 +198,7 @@ impl MediatedQueue {
             let mut one_network = true;
             if !tunnels.is_empty() {
                 let from = if lane.is_vms() { Origin::Vm } else { Origin::Shared };
-                // SAFETY: `sift` left packets in so many slots; so does this.
+                // SAFETY: the call before left packets in the first `whole` slots.
                 whole = unsafe { self.retain(out, whole, |packet| self.hide_tunnel(packet, tunnels, from)) };
                 one_network = !tunnels.distinguish_networks();
             }

@@ -31,7 +31,7 @@ pub enum Error {
     Wire {
         /// The wire.
         wire: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// An interface's MTU is too large for a frame.
@@ -76,7 +76,7 @@ pub enum Error {
     System {
         /// The step that failed.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

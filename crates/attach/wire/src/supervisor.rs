@@ -67,7 +67,7 @@ struct SupervisedWire {
 #[derive(Default)]
 struct SideState {
     attached: Option<Attached>,
-    /// Why the interface is not attached, or another notice.
+    /// Reason why the interface is not attached, or another notice.
     notice: Option<String>,
 }
 

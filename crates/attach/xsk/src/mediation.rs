@@ -18,7 +18,7 @@ use crate::verdicts::Verdicts;
 /// cost of the rings.
 const MODE_VARIABLE: &str = "P4SHIELD_XSK";
 
-/// Why this process gets no AF_XDP sockets, whose packets would bypass the mediator.
+/// Reason why this process gets no AF_XDP sockets, whose packets would bypass the mediator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The variable with the configuration file is missing.
@@ -57,7 +57,7 @@ pub(crate) fn current() -> Option<&'static Mediation> {
 /// Returns the mediation; the first call starts it, with `prepare` as the last step.
 ///
 /// # Errors
-/// Why it cannot start. The first call logs the error.
+/// Reason why it cannot start. The first call logs the error.
 pub(crate) fn start(
     prepare: impl FnOnce() -> Result<(), StartError>,
 ) -> Result<&'static Mediation, &'static StartError> {
@@ -142,7 +142,7 @@ impl Mediation {
     /// Returns the tenant that owns all packets of an interface and whose P4 VM may read the UMEM.
     ///
     /// # Errors
-    /// Why there is no such tenant.
+    /// Reason why there is no such tenant.
     pub(crate) fn umem_reader(&self, interface: u32) -> Result<String, String> {
         let name = next_libc::interface_name(interface).unwrap_or_default();
         let tenant = self.session.as_ref().and_then(|s| s.packet_memory_of(&name));
@@ -157,7 +157,7 @@ impl Mediation {
     /// out are lost, so that a rule about VLANs would not hold.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Reason why it does not.
     pub(crate) fn receive_unchanged(&self, interface: u32) -> Result<(), String> {
         let (Some(_), Some(name)) = (&self.session, next_libc::interface_name(interface)) else {
             return Ok(());

@@ -48,7 +48,7 @@ extern "C" fn at_exit() {
 /// Returns the mediation; the first call starts the library.
 ///
 /// # Errors
-/// Why it cannot start. The first call logs the error.
+/// Reason why it cannot start. The first call logs the error.
 pub(crate) fn mediation() -> Result<&'static Mediation, &'static StartError> {
     mediation::start(|| {
         PROCESS.get_or_init(std::process::id);

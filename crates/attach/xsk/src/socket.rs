@@ -240,7 +240,7 @@ impl XskSocket {
     /// it shares.
     ///
     /// # Errors
-    /// Why the rings cannot be moved. Then none moves, and the application's `bind` must fail.
+    /// Reason why the rings cannot be moved. Then none moves, and the application's `bind` must fail.
     pub(crate) fn bound(
         &'static self,
         address: &libc::sockaddr_xdp,

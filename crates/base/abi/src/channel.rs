@@ -49,11 +49,11 @@ pub const MAX_SLOTS: u32 = 65536;
 /// Most requests that are published and judged together.
 pub const BATCH: usize = 32;
 
-/// Offset of the atomic `u32` `request_head`: requests published; the mediator writes.
+/// Offset of an atomic `u32`: requests published; the mediator writes.
 pub const REQUEST_HEAD: usize = 128;
-/// Offset of the atomic `u32` `verdict_head`: requests answered; the P4 VM writes.
+/// Offset of an atomic `u32`: requests answered; the P4 VM writes.
 pub const VERDICT_HEAD: usize = 256;
-/// Offset of the atomic `u32` `verdict_tail`: answers taken; the mediator writes.
+/// Offset of an atomic `u32`: answers taken; the mediator writes.
 pub const VERDICT_TAIL: usize = 384;
 /// Offset of the atomic `u32` by which the P4 VM announces its sleep: [`ASLEEP_AT_DOORBELL`] or
 /// [`ASLEEP_AT_FUTEX`] before it sleeps, 0 when it wakes. A mediator that publishes and finds another

@@ -15,7 +15,7 @@ pub const TYPE_LPM_TRIE: u32 = 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct MapDefinition {
-    /// One of the `TYPE_` constants.
+    /// A type, such as [`TYPE_LPM_TRIE`].
     pub map_type: u32,
     /// Bytes in a key.
     pub key_size: u32,

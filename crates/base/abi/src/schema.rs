@@ -182,7 +182,7 @@ pub struct ParamSchema {
     pub offset: u32,
 }
 
-/// Why bytes are no schema.
+/// Reason why bytes are no schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaError {
     /// The encoding has another version.

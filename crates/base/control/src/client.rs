@@ -17,7 +17,7 @@ pub struct Client {
     peer: Option<Pid>,
 }
 
-/// Why a question was not answered.
+/// Reason why a question was not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {

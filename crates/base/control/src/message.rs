@@ -334,7 +334,7 @@ pub struct ChannelStatus {
     pub channel: u32,
     /// Requests answered.
     pub answered: u64,
-    /// Why it is served no longer: what the other side broke.
+    /// Reason why it is served no longer: what the other side broke.
     pub fault: Option<String>,
 }
 
@@ -366,7 +366,7 @@ pub struct HandshakeStatus {
     pub failed: u64,
     /// Messages that were ignored in handshakes that are over.
     pub ignored: u64,
-    /// Why the last handshake failed, unless one has succeeded since.
+    /// Reason why the last handshake failed, unless one has succeeded since.
     pub error: Option<String>,
     /// The present session.
     pub session: Option<SessionStatus>,

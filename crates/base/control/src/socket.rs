@@ -37,7 +37,7 @@ pub struct Received {
     pub sender: Option<rustix::process::Pid>,
 }
 
-/// Why a message was not sent or received.
+/// Reason why a message was not sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
@@ -59,7 +59,7 @@ pub enum SocketError {
     /// A message that cannot be encoded.
     #[error("a control message cannot be encoded")]
     Encode {
-        /// Why.
+        /// The cause.
         #[source]
         source: postcard::Error,
     },
@@ -68,7 +68,7 @@ pub enum SocketError {
     Kernel {
         /// `send` or `receive`.
         what: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Errno,
     },

@@ -37,8 +37,8 @@
 //! relaxed) stores and then publishes the index with *one release store per batch*. The reader loads
 //! the index with acquire, so that it sees the filled slots, and reads it again only when it has used
 //! up what it knew of. Returning a slot needs no index: the P4 VM touches slot `i` only between the
-//! `request_head` that covers `i` and the `verdict_head` that covers `i`, and these two release
-//! stores order everything. `verdict_tail` is for the P4 VM's wake-ups and for tools that inspect a
+//! store of `REQUEST_HEAD` that covers `i` and that of `VERDICT_HEAD`, and these two release stores
+//! order everything. `VERDICT_TAIL` is for the P4 VM's wake-ups and for tools that inspect a
 //! channel. Sleeping needs more than release and acquire, because each side stores one word and then
 //! loads another; see [`Sleeper`].
 //!

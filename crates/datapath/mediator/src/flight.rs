@@ -31,7 +31,7 @@ pub(crate) struct Flight {
     /// The VM whose ingress program judges the packet after this egress program.
     pub(crate) next: Owner,
     pub(crate) state: FlightState,
-    /// Why the packet is dropped or let through.
+    /// Reason why the packet is dropped or let through.
     pub(crate) reason: Reason,
 }
 

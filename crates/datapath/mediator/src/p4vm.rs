@@ -11,7 +11,7 @@ pub struct P4VmChannel {
     pub doorbell: Doorbell,
 }
 
-/// Why the mediator detached a channel.
+/// Reason why the mediator detached a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum P4VmFault {
     /// The P4 VM broke the protocol.

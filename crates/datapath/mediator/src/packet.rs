@@ -85,7 +85,7 @@ pub enum Disposition {
     Drop(Reason),
 }
 
-/// Why a packet was dropped, or let through without a verdict.
+/// Reason why a packet was dropped, or let through without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {

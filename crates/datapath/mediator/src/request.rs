@@ -45,7 +45,7 @@ pub(crate) fn of_flight<P: Packet>(
 /// Pushes the request for a held packet into a channel.
 ///
 /// # Errors
-/// Why the channel refuses it.
+/// Reason why the channel refuses it.
 #[inline(always)]
 pub(crate) fn push<P: Packet>(
     requester: &mut Requester,

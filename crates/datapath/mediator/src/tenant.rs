@@ -151,7 +151,7 @@ impl<P: Packet> TenantState<P> {
     /// to its slot first, and the request is made from there.
     ///
     /// # Errors
-    /// Why there is no request; the packet is the newest of its queue and waits all the same.
+    /// Reason why there is no request; the packet is the newest of its queue and waits all the same.
     #[inline(always)]
     pub(crate) fn hold(
         &mut self,

@@ -37,7 +37,7 @@ pub(crate) struct BuiltBundle {
     header_bytes: u32,
 }
 
-/// Why a bundle is not built.
+/// Reason why a bundle is not built.
 pub(crate) enum NotBuilt {
     /// The host's request is at fault.
     Failed(String),

@@ -43,7 +43,7 @@ pub struct Options {
     pub delay: Duration,
 }
 
-/// Why a P4 VM ended.
+/// Reason why a P4 VM ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum P4VmError {

@@ -23,7 +23,7 @@ pub struct MapReading {
     pub copy: MapCopy,
 }
 
-/// Why a map is not read.
+/// Reason why a map is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRead {
     /// Another program runs there, or none.

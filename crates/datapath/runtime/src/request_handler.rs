@@ -59,7 +59,7 @@ pub(crate) struct KnownVm {
     pub(crate) handshake: Option<Box<HandshakingVm>>,
 }
 
-/// Why a request is answered with [`Reply::Failed`].
+/// Reason why a request is answered with [`Reply::Failed`].
 pub(crate) type Failure = String;
 
 impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {

@@ -20,7 +20,7 @@ pub struct Group {
     path: PathBuf,
 }
 
-/// Why compartments have no cgroups.
+/// Reason why compartments have no cgroups.
 #[derive(Debug, thiserror::Error)]
 #[error("none ({reason}); under systemd, set Delegate=yes")]
 pub struct NoCgroup {

@@ -62,7 +62,7 @@ pub trait Compartment: Send {
     fn end(self: Box<Self>, grace: Duration) -> String;
 }
 
-/// Why a P4 VM does not run.
+/// Reason why a P4 VM does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No process could be started.

@@ -17,7 +17,7 @@ const KILLED: Duration = Duration::from_secs(5);
 /// Longest time that the end of a supervisor waits for processes that failed to start.
 const LAST_REAPED: Duration = Duration::from_secs(1);
 
-/// Why a process cannot be watched.
+/// Reason why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// It is gone; its number may belong to another one.

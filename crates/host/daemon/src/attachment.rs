@@ -94,7 +94,7 @@ pub trait Attachment: Send + Sync {
     /// Checks whether a configuration can be applied.
     ///
     /// # Errors
-    /// Why it cannot, with a remedy.
+    /// Reason why it cannot, with a remedy.
     fn check(&self, _config: &Config) -> Result<(), String> {
         Ok(())
     }
@@ -108,7 +108,7 @@ pub trait Attachment: Send + Sync {
     /// number and name keep their channels and held packets.
     ///
     /// # Errors
-    /// Why a part of it could not be applied.
+    /// Reason why a part of it could not be applied.
     fn reconfigure(&self, config: &Config) -> Result<(), String>;
 
     /// Returns the present lanes. Each gets a channel to every tenant's P4 VM.

@@ -171,7 +171,8 @@ impl Daemon {
         let looked_at = Arc::clone(&state);
         let watcher = Watcher::start(watched, move || looked_at.status().problems);
         let watcher = watcher.map_err(DaemonError::Watcher)?;
-        *state.http() = metrics.map(|a| http::Server::start(a, &state)).transpose()?;
+        *state.http() =
+            metrics.map(|a| http::Server::start(a, crate::metrics::renderer(&state))).transpose()?;
         let running = state.running();
         let serve = |tenant: &str, socket: &_| api::serve_tenant(tenant, socket, &state);
         state.tenant_sockets().update(&running.config, serve);

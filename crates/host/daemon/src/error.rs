@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use crate::trusted_folder::FolderError;
 use std::path::{Path, PathBuf};
 
-/// Why the daemon does not start.
+/// Reason why the daemon does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {

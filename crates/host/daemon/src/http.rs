@@ -2,8 +2,6 @@
 
 use crate::error::DaemonError;
 use crate::exposition::CONTENT_TYPE;
-use crate::metrics;
-use crate::state::DaemonState;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -29,9 +27,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(configured: SocketAddr, state: &Arc<DaemonState>) -> Result<Self, DaemonError> {
-        // The state has this server.
-        let state = Arc::downgrade(state);
+    /// Serves what `render` returns.
+    pub(crate) fn start(
+        configured: SocketAddr,
+        render: impl Fn() -> String + Send + 'static,
+    ) -> Result<Self, DaemonError> {
         let address = configured;
         let failed = |source| DaemonError::Listen { address: address.to_string(), source };
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -45,10 +45,7 @@ impl Server {
                 }
                 // The error of one client concerns no other.
                 match stream {
-                    Ok(stream) => {
-                        let render = || state.upgrade().map_or_else(String::new, |s| metrics::of(&s));
-                        drop(serve(stream, render));
-                    }
+                    Ok(stream) => drop(serve(stream, &render)),
                     Err(_) => std::thread::sleep(ACCEPT_PAUSE),
                 }
             }

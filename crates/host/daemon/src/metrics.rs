@@ -4,6 +4,7 @@
 use crate::exposition::{self, Family, Kind, Labels, with};
 use crate::state::DaemonState;
 use crate::status::{DirectionStatus, PortStatus, State, Status};
+use std::sync::Arc;
 
 fn counter(name: &str, help: &'static str) -> Family {
     Family::new(name, Kind::Counter, help)
@@ -11,6 +12,12 @@ fn counter(name: &str, help: &'static str) -> Family {
 
 fn gauge(name: &str, help: &'static str) -> Family {
     Family::new(name, Kind::Gauge, help)
+}
+
+/// Returns what renders the metrics of a daemon, which may end before.
+pub(crate) fn renderer(state: &Arc<DaemonState>) -> impl Fn() -> String + Send + 'static {
+    let state = Arc::downgrade(state);
+    move || state.upgrade().map_or_else(String::new, |state| of(&state))
 }
 
 /// Returns the metrics of the daemon and of what it runs, in Prometheus's text format.

@@ -15,6 +15,7 @@ use crate::api;
 use crate::config::Config;
 use crate::http;
 use crate::key_files;
+use crate::metrics;
 use crate::problem;
 use crate::reload_report::ReloadReport;
 use crate::state::{DaemonState, Running};
@@ -122,7 +123,8 @@ impl DaemonState {
             return Ok(());
         }
         drop(http.take());
-        *http = address.map(|a| http::Server::start(a, self)).transpose().map_err(|e| chain(&e))?;
+        let started = address.map(|a| http::Server::start(a, metrics::renderer(self))).transpose();
+        *http = started.map_err(|e| chain(&e))?;
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const FALLBACK_UID: u32 = 65534;
 /// The direction of a bundle in requests.
 const BOTH: &str = "both";
 
-/// Why no program can be loaded where `no_program = "skip"` applies.
+/// Reason why no program can be loaded where `no_program = "skip"` applies.
 const SKIPPED: &str = "the P4 VM does not judge these packets: with no_program = \"skip\" and no program \
                        in the configuration, they bypass it; name the program in the configuration and run \
                        `p4shield reload`";

@@ -113,9 +113,9 @@ pub struct TenantStatus {
     pub restarts: u64,
     /// The last error.
     pub error: Option<String>,
-    /// Why some lanes of switches have no channel to its P4 VM.
+    /// Reason why some lanes of switches have no channel to its P4 VM.
     pub channels: Option<String>,
-    /// Why its P4 VM shares a core with a switch's polling thread.
+    /// Reason why its P4 VM shares a core with a switch's polling thread.
     #[serde(default)]
     pub cores: Option<String>,
     /// An error or note about programs that run in switches.
@@ -176,7 +176,7 @@ pub struct HandshakeStatus {
     pub failed: u64,
     /// Messages that the P4 VM ignored.
     pub ignored: u64,
-    /// Why the last one failed, unless one has succeeded since.
+    /// Reason why the last one failed, unless one has succeeded since.
     pub error: Option<String>,
     /// The present session.
     pub session: Option<SessionStatus>,
@@ -241,7 +241,7 @@ pub struct DirectionStatus {
     /// Where the program comes from.
     #[serde(default)]
     pub source: ProgramSource,
-    /// Why the configured program does not run.
+    /// Reason why the configured program does not run.
     pub error: Option<String>,
     /// Its packets bypass the P4 VM and its counters: `no_program = "skip"`.
     #[serde(default)]
@@ -335,7 +335,7 @@ pub struct PortStatus {
     pub unconfigured: bool,
     /// Whether its packets are mediated.
     pub mediated: bool,
-    /// Why they are not.
+    /// Reason why they are not.
     pub why: Option<String>,
     /// `vm`, `uplink` or `shared`.
     pub role: String,

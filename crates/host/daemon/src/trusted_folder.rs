@@ -12,7 +12,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Only the owner of a file in a folder with this bit may rename or remove it.
 const STICKY: u32 = 0o1000;
 
-/// Why a folder is not believed.
+/// Reason why a folder is not believed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {

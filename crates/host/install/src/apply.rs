@@ -21,7 +21,7 @@ pub struct HostChanges {
     pub restarted: bool,
 }
 
-/// Why not everything was done.
+/// Reason why not everything was done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {

@@ -10,7 +10,7 @@ use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, Sym};
 /// Longest file that is read, in bytes. Statically linked switches have about 100 MB.
 const MAX_FILE: u64 = 1 << 30;
 
-/// Why a file cannot be parsed.
+/// Reason why a file cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ElfError {
     /// It cannot be read.

@@ -16,7 +16,7 @@ const FOLDERS: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// Why a service cannot be found.
+/// Reason why a service cannot be found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoService {
     /// There is no such unit.

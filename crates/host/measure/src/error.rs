@@ -3,7 +3,7 @@
 use crate::MAX_PROCESSORS;
 use std::path::PathBuf;
 
-/// Why a machine cannot be measured.
+/// Reason why a machine cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeasureError {

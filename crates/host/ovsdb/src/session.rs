@@ -22,7 +22,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest `echo` that is answered, in bytes; those of Open vSwitch have a few dozen.
 const MAX_ECHO: usize = 64 << 10;
 
-/// Why the database cannot be read.
+/// Reason why the database cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,7 +7,7 @@
 /// 30,000.
 pub(crate) const MAX_MESSAGE: usize = 32 << 20;
 
-/// Why a stream cannot be split.
+/// Reason why a stream cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// The next bytes are no object.

@@ -55,7 +55,7 @@ pub struct Interface {
     pub admin_up: Option<bool>,
     /// Whether it has a carrier.
     pub link_up: Option<bool>,
-    /// Why the switch cannot set it up.
+    /// Reason why the switch cannot set it up.
     pub error: Option<String>,
 }
 

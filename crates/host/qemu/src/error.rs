@@ -4,7 +4,7 @@ use crate::tee::Tee;
 use crate::version::QemuVersion;
 use std::path::PathBuf;
 
-/// Why there are no options for a machine. Each refusal says what to change.
+/// Reason why there are no options for a machine. Each refusal says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// QEMU is older than its support of the TEE.

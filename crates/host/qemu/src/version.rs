@@ -64,7 +64,7 @@ impl fmt::Display for QemuVersion {
 #[error("`{0}` has no version of QEMU such as 9.1.0; is the program QEMU?")]
 pub struct NoVersion(pub String);
 
-/// Why the version of a program is unknown.
+/// Reason why the version of a program is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VersionError {

@@ -25,7 +25,7 @@ pub(crate) struct Carrier {
     channels: BTreeMap<u32, Region>,
 }
 
-/// Why a request is not carried.
+/// Reason why a request is not carried.
 enum Refusal {
     /// The P4 VM goes on.
     Failed(String),

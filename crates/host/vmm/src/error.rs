@@ -6,7 +6,7 @@ use p4shield_line::FrameError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why the process ended.
+/// Reason why the process ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmmError {

@@ -1,12 +1,13 @@
 //! Members of action selector groups and of parser value sets.
 
 use p4shield_bpf::maps::Map;
-use p4shield_p4::control::{EntryError, Match, TableFacts};
+use p4shield_p4::control::{EntryError, Match};
 
 use crate::device::Device;
+use crate::error::StateError;
 use crate::names;
+use crate::resolve::{action_value, c_names, find_table, key_match};
 use crate::script::{ActionCall, MatchValue};
-use crate::state::{StateError, action_value, c_names, find_table, key_match};
 
 /// Sets the members of a group of a table's action selector.
 ///
@@ -63,15 +64,4 @@ pub fn clear_values(device: &mut Device, set: &str) -> Result<(), StateError> {
 fn value_set(device: &Device, name: &str) -> Result<usize, StateError> {
     let facts = device.facts();
     Ok(names::find("value set", name, false, facts.value_sets.iter().map(|s| s.name.as_str()))?)
-}
-
-/// Returns the value of an entry: an action, or the group that `$group(id: NUMBER)` names.
-pub(crate) fn entry_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
-    match (action.name.as_str(), action.args.as_slice()) {
-        ("$group", [(id, number)]) if id == "id" => {
-            let number = u32::try_from(number).ok().filter(|_| t.groups.is_some());
-            number.map(|n| t.group_value(n)).ok_or_else(|| StateError::NoGroups(t.name.clone()))
-        }
-        _ => action_value(t, action, c),
-    }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::device::{Device, RunError, SentPacket};
 use crate::diff::{self, Difference};
+use crate::error::StateError;
 use crate::members;
 use crate::pattern::Pattern;
 use crate::pcap::CapturedPacket;
 use crate::replication::ReplicationError;
 use crate::script::{Command, Compare, Statement, Unit};
-use crate::state::{State, StateError};
+use crate::state::State;
 
 /// A failure at a line of the script.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,6 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::checks;
-
 /// First part of each byte string that is hashed or agreed upon: protocol and version.
 pub(crate) const PROTOCOL: &[u8] = b"P4 Shield handshake 1";
 
@@ -94,17 +92,13 @@ impl Binding {
         };
         joined(&[&self.tenant.0, kind, &vm, &self.configuration])
     }
-
-    /// Returns what Noise mixes into the handshake before its first message.
-    pub(crate) fn prologue(&self, attempt: &[u8]) -> Vec<u8> {
-        joined(&[PROTOCOL, attempt, &checks::identity(self)])
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::PublicKey;
+    use crate::{checks, noise};
 
     #[test]
     fn every_part_changes_the_report_data() {
@@ -136,6 +130,6 @@ mod tests {
         let zero = NameDigest([0; 32]);
         let vm = Binding { tenant: zero, subject: Subject::Vm(zero), configuration: [0; 32] };
         let workstation = Binding { subject: Subject::Workstation, ..vm };
-        assert_ne!(vm.prologue(&[0; 16]), workstation.prologue(&[0; 16]));
+        assert_ne!(noise::prologue(&vm, &[0; 16]), noise::prologue(&workstation, &[0; 16]));
     }
 }

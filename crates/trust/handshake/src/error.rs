@@ -36,7 +36,7 @@ impl std::fmt::Display for Awaited {
     }
 }
 
-/// Why a message was ignored. Only its count and the last reason are kept.
+/// Reason why a message was ignored. Only its count and the last reason are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ignored {
@@ -65,7 +65,7 @@ pub enum Ignored {
     Flood,
 }
 
-/// Why a peer refused, as it says under the keys of the exchange.
+/// Reason why a peer refused, as it says under the keys of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalReason {
@@ -132,7 +132,7 @@ impl std::fmt::Display for RefusalReason {
     }
 }
 
-/// Why a handshake ended without a session.
+/// Reason why a handshake ended without a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
@@ -149,7 +149,7 @@ pub enum HandshakeError {
         waiting_for: Awaited,
         /// Messages that were ignored.
         ignored: u64,
-        /// Why the last one was ignored.
+        /// Reason why the last one was ignored.
         last: Option<Ignored>,
     },
     /// The judge refused the peer's evidence.

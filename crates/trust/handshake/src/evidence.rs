@@ -34,7 +34,7 @@ pub enum Judgement {
 #[error("{0}")]
 pub struct ProverError(pub String);
 
-/// Why a judge refuses evidence.
+/// Reason why a judge refuses evidence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JudgeError(pub String);

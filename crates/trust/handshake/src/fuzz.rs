@@ -11,7 +11,7 @@ use crate::error::Awaited;
 use crate::initiator::Initiator;
 use crate::key::StaticKey;
 use crate::message::{Message, number};
-use crate::noise::{Channel, Noise};
+use crate::noise::{Channel, Noise, prologue};
 use crate::responder::Responder;
 use crate::secret::Secret;
 use crate::session::Session;
@@ -116,7 +116,7 @@ impl Party {
 /// A party, and the keys that a hostile peer has with it.
 fn acquainted(role: Role, attempt: [u8; 16]) -> (Party, Channel) {
     let key = StaticKey::from_secret(Secret::from_bytes([7; 32]));
-    let prologue = BINDING.prologue(&attempt);
+    let prologue = prologue(&BINDING, &attempt);
     let ephemeral = Secret::from_bytes([8; 32]);
     match role {
         Role::Initiator => {

@@ -6,7 +6,7 @@ use crate::checks;
 use crate::config::{Config, Now};
 use crate::error::{Awaited, HandshakeError, Ignored};
 use crate::message::{Introduction, Message, confirmation, number};
-use crate::noise::Noise;
+use crate::noise::{Noise, prologue};
 use crate::schedule::Schedule;
 use crate::session::{Agreement, Session};
 
@@ -45,7 +45,7 @@ impl Initiator {
 
     pub(crate) fn seeded(config: Config, seeds: Seeds, now: Now) -> Result<(Self, Vec<u8>), HandshakeError> {
         let Seeds { attempt: id, ephemeral, random } = seeds;
-        let prologue = config.binding.prologue(&id.0);
+        let prologue = prologue(&config.binding, &id.0);
         let (noise, body) = Noise::begin(config.key.clone(), ephemeral, prologue)?;
         let schedule = Schedule::new(config.limits, now.steady_ms);
         let mut attempt = Attempt { role: Role::Initiator, config, random, id, schedule };

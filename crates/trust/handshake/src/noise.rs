@@ -7,7 +7,8 @@
 
 use snow::{HandshakeState, TransportState};
 
-use crate::binding::Role;
+use crate::binding::{Binding, PROTOCOL, Role, joined};
+use crate::checks;
 use crate::crypto::Primitives;
 use crate::error::HandshakeError;
 use crate::key::{PublicKey, StaticKey};
@@ -18,6 +19,11 @@ use zeroize::Zeroizing;
 const PATTERN: &str = "Noise_XX_25519_AESGCM_SHA256";
 /// More than messages 1 to 3 need: two keys and two tags.
 const ROOM: usize = 128;
+
+/// Returns what both parties mix into the handshake before its first message, which `attempt` numbers.
+pub(crate) fn prologue(binding: &Binding, attempt: &[u8]) -> Vec<u8> {
+    joined(&[PROTOCOL, attempt, &checks::identity(binding)])
+}
 
 /// Returns the error for what cannot fail with this configuration.
 fn failed(error: snow::Error) -> HandshakeError {
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!(a.hash(), b.hash());
     }
 
-    /// Why [`Noise::read`] builds the state again. If this fails, a later `snow` restores its cipher, too.
+    /// The reason for building the state again. If this fails, a later `snow` restores its cipher, too.
     #[test]
     fn snow_alone_loses_the_genuine_message() {
         let (mut i, _, mut r, second) = begun();

@@ -6,7 +6,7 @@ use crate::checks;
 use crate::config::{Config, Now};
 use crate::error::{Awaited, HandshakeError, Ignored};
 use crate::message::{ATTEMPT_SIZE, Introduction, Message, confirmation, number};
-use crate::noise::Noise;
+use crate::noise::{Noise, prologue};
 use crate::schedule::Schedule;
 use crate::secret::Secret;
 use crate::session::Session;
@@ -153,7 +153,7 @@ impl Responder {
             Err(reason) => return self.attempt.ignore(reason),
         };
         let Config { binding, key, limits, .. } = &self.attempt.config;
-        let prologue = binding.prologue(&message.attempt);
+        let prologue = prologue(binding, &message.attempt);
         let answer = Noise::answer(key.clone(), ephemeral.clone(), prologue, message.body);
         let Some((noise, body)) = answer else {
             return self.attempt.ignore(Ignored::Malformed);

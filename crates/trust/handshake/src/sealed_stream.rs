@@ -12,7 +12,7 @@ use crate::secret::Secret;
 /// Most bytes of the contents of one message.
 pub const CONTENTS_LIMIT: usize = MESSAGE_LIMIT - TAG_SIZE;
 
-/// Why a sealed stream is refused, or cannot go on. The connection has to be closed.
+/// Reason why a sealed stream is refused, or cannot go on. The connection has to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealedStreamError {

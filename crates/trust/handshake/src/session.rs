@@ -44,7 +44,7 @@ impl Default for SessionLimits {
     }
 }
 
-/// Why a session has to be replaced.
+/// Reason why a session has to be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
     /// It is too old.

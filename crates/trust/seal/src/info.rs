@@ -72,7 +72,7 @@ impl Default for AgeLimit {
     }
 }
 
-/// Why a publication contains no new information.
+/// Reason why a publication contains no new information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoRefusal {

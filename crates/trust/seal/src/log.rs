@@ -93,7 +93,7 @@ pub struct OpenedRecord {
     pub record: LogRecord,
 }
 
-/// Why a publication does not continue the log.
+/// Reason why a publication does not continue the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogRefusal {

@@ -114,7 +114,7 @@ impl Mbuf {
     /// Returns the first segment's bytes for a change. Only for an exclusive segment.
     pub(super) fn front_mut(&mut self) -> &mut [u8] {
         let raw = self.raw_mut();
-        // SAFETY: data_off + data_len lie within the buffer, which is ours alone (`is_exclusive`).
+        // SAFETY: data_off + data_len lie within the buffer, which is ours alone (`has_own_buffer`).
         unsafe { std::slice::from_raw_parts_mut(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
     }
 

@@ -47,7 +47,7 @@ pub struct XdpCounters {
     pub tag_failed: u64,
 }
 
-/// Why a program could not be attached.
+/// Reason why a program could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// libbpf or the kernel's verifier refused.

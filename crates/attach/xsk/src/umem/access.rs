@@ -1,6 +1,6 @@
 //! Why a UMEM is not shared with a P4 VM.
 
-/// Why a buffer stays the application's own memory, so that P4 VMs get header copies.
+/// Reason why a buffer stays the application's own memory, so that P4 VMs get header copies.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotShareable {
     /// No port is configured for it.

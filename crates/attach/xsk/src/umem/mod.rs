@@ -124,7 +124,7 @@ impl RegisteredUmem {
     /// Returns the memory that the tenant's P4 VM may map.
     ///
     /// # Errors
-    /// Why P4 VMs get header copies.
+    /// Reason why P4 VMs get header copies.
     pub(crate) fn packets(&self) -> Result<Packets, String> {
         let tenant = match &*lock(&self.access) {
             UmemAccess::Tenant(tenant) => tenant.clone(),

@@ -40,7 +40,7 @@ impl SharedBuffer {
     /// kernel does not use yet, since it would keep the pages that were there before.
     ///
     /// # Errors
-    /// Why the buffer cannot be shared. Then it is unchanged.
+    /// Reason why the buffer cannot be shared. Then it is unchanged.
     pub(super) unsafe fn take(addresses: Range<usize>) -> Result<Self, NotShareable> {
         let smaps = read_to_string("/proc/self/smaps")
             .map_err(|source| NotShareable::System { what: "read /proc/self/smaps", source })?;

@@ -11,8 +11,8 @@ use p4shield_daemon::{KeyOrder, KeyRotation};
 use p4shield_handshake::{Secret, StaticKey};
 use p4shield_seal::TenantKey;
 
-use super::host::Socket;
 use super::keygen;
+use super::socket::Socket;
 
 /// Make, install, compare and rotate keys
 ///

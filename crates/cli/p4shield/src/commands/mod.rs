@@ -10,16 +10,20 @@ mod completions;
 mod conformance;
 mod explain;
 mod history;
-mod host;
 mod host_check;
 mod identity;
 mod image;
 mod key;
 mod keygen;
+mod metrics;
 mod p4vm;
 mod policy;
+mod program;
 mod program_state;
 mod reload;
+mod run;
+mod socket;
+mod status;
 mod test;
 mod upgrade;
 mod verify;
@@ -45,14 +49,14 @@ pub(crate) enum Command {
     Bundle(bundle::Args),
     #[command(hide = true)]
     VerifyChild(verify::Child),
-    Run(host::Run),
-    Status(host::ShowStatus),
+    Run(run::Args),
+    Status(status::Args),
     Reload(reload::Reload),
     Upgrade(upgrade::Upgrade),
-    Metrics(host::Metrics),
+    Metrics(metrics::Args),
     Attach(attach::Attach),
     Detach(attach::Detach),
-    Program(host::Program),
+    Program(program::Args),
     Image(image::Args),
     Host(host_check::Args),
     #[command(hide = true, name = "p4vm")]

@@ -34,7 +34,7 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// Why a P4 VM cannot enter its sandbox.
+/// Reason why a P4 VM cannot enter its sandbox.
 #[derive(Debug, thiserror::Error)]
 #[error("the sandbox cannot {step}: {advice}")]
 pub struct SandboxError {

@@ -2,7 +2,7 @@
 
 use p4shield_channel::ChannelError;
 
-/// Why a VM's pages cannot be used.
+/// Reason why a VM's pages cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmError {

@@ -52,7 +52,7 @@ pub struct HandshakeStatus {
     pub agreed: u64,
     /// Handshakes that failed.
     pub failed: u64,
-    /// Why the last one failed, unless one has succeeded since.
+    /// Reason why the last one failed, unless one has succeeded since.
     pub error: Option<String>,
     /// The present session.
     pub session: Option<SessionNote>,

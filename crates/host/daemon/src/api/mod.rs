@@ -158,7 +158,7 @@ pub fn fuzz(line: &[u8]) {
     round_trip::<Answer>(line);
 }
 
-/// Why a request to the daemon failed.
+/// Reason why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {

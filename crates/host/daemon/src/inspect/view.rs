@@ -66,7 +66,7 @@ pub struct DirectionView {
     pub direction: String,
     /// SHA-256 digest of the program, hexadecimal.
     pub program: String,
-    /// Why something is shown in another way than the program's author would expect.
+    /// Reason why something is shown in another way than the program's author would expect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What was asked for.

@@ -55,8 +55,8 @@ struct Entry {
 /// What is known of a direction.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Why the stored record cannot be read. Until a command replaces it, its program is refused: a direction
-    /// that had a program must not pass packets like one without.
+    /// Reason why the stored record cannot be read. Until a command replaces it, its program is refused: a
+    /// direction that had a program must not pass packets like one without.
     unreadable: Option<String>,
     entry: Entry,
     /// The objects of the lasting record.
@@ -157,7 +157,7 @@ impl ProgramStore {
     /// Records a command. Objects of a program that is not temporary are stored.
     ///
     /// # Errors
-    /// Why the program will not survive a restart. It is in force all the same.
+    /// Reason why the program will not survive a restart. It is in force all the same.
     pub(crate) fn record(
         &self,
         key: &ProgramKey,

@@ -40,7 +40,7 @@ impl SupervisorThread {
     /// Does what may fail, and remembers the rest for [`Self::commit`].
     ///
     /// # Errors
-    /// Why the change is refused. Nothing has changed.
+    /// Reason why the change is refused. Nothing has changed.
     pub(super) fn prepare(&mut self, change: TenantChange) -> Result<ChangeSummary, String> {
         self.discard();
         let keys = Keys::read(&change.tenant)?;

@@ -20,7 +20,7 @@ pub(super) struct Channels {
     /// Number of the newest channel. Numbers are never used twice, so that a late fault is attributed to its
     /// channel.
     newest: u32,
-    /// Why the P4 VM last refused a channel.
+    /// Reason why the P4 VM last refused a channel.
     refusal: String,
     /// Channels that an adopted P4 VM serves and whose lanes have not connected yet.
     unclaimed: BTreeSet<u32>,

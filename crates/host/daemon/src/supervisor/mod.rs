@@ -68,13 +68,13 @@ pub(crate) struct SupervisorReport {
     pub(crate) p4vm: Option<control::Status>,
     /// An error or note about programs that run in switches.
     pub(crate) inline: Option<String>,
-    /// Why some lanes have no channel to the P4 VM.
+    /// Reason why some lanes have no channel to the P4 VM.
     pub(crate) channels: Option<String>,
-    /// Why the P4 VM shares a core with a switch's polling thread.
+    /// Reason why the P4 VM shares a core with a switch's polling thread.
     pub(crate) cores: Option<String>,
     /// By VM: what the daemon knows of its keys.
     pub(crate) keys: Vec<KeyReport>,
-    /// Why the program of a VM and direction does not run.
+    /// Reason why the program of a VM and direction does not run.
     pub(crate) refusals: Vec<[Option<String>; 2]>,
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct SupervisorConfig {
     pub(crate) adoption_time: Duration,
 }
 
-/// Why a command has no answer.
+/// Reason why a command has no answer.
 const GONE: &str = "the supervisor of this tenant's P4 VM has ended; restart the daemon";
 
 /// The handle of a supervisor's thread.

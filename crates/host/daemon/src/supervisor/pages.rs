@@ -22,7 +22,7 @@ pub(crate) struct Page {
     ours: bool,
 }
 
-/// Why a page cannot be created.
+/// Reason why a page cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
     /// The file cannot be created or mapped.

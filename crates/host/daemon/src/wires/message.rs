@@ -38,7 +38,7 @@ pub(super) enum WiresRequest {
     AttachChannel { tenant: u32, number: u32, geometry: WireGeometry },
     /// Removes the channel to a tenant's P4 VM and clears its fault.
     DetachChannel { tenant: u32 },
-    /// Why the mediator gave up a channel.
+    /// Reason why the mediator gave up a channel.
     Fault { tenant: u32 },
     /// Counters of VMs, from this one on in the order of tenants, VMs and directions.
     Counts { skip: u32 },

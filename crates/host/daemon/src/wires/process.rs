@@ -26,7 +26,7 @@ pub(super) struct WiresProcess {
     process: LocalProcess,
 }
 
-/// Why a request was not executed.
+/// Reason why a request was not executed.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The process cannot do it.

@@ -187,7 +187,7 @@ fn both_engines_agree_on_random_programs() {
 }
 
 /// Instruction slots with plausible opcodes and random fields: most are refused, none causes a panic, and
-/// both engines agree on the others. `P4SHIELD_FUZZ_BYTES` sets the size.
+/// both engines agree on the others. `P4SHIELD_EFFORT` sets how many.
 #[test]
 fn random_slots_are_refused_or_run_alike() {
     let budget = fuzz_bytes();

@@ -175,8 +175,8 @@ fn other_versions_and_damaged_sections_are_refused() {
     assert!(changed("max_entries, flags;\n} table", "max_entries;\n} table").contains("map table"));
 }
 
-/// Random bytes, and real objects with a few changed bytes, which pass more checks. `P4SHIELD_FUZZ_BYTES`
-/// sets the size.
+/// Random bytes, and real objects with a few changed bytes, which pass more checks. `P4SHIELD_EFFORT` sets
+/// how many.
 #[test]
 fn hostile_objects_never_panic() {
     let budget = fuzz_bytes();

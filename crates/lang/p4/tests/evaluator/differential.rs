@@ -84,7 +84,7 @@ impl Engine {
 #[derive(Debug, Default)]
 struct Compared {
     packets: usize,
-    /// Why the evaluator skipped packets.
+    /// Reason why the evaluator skipped packets.
     skipped: Vec<String>,
 }
 

@@ -4,6 +4,9 @@
 //! itself. The graph has one node per source file of a crate and one edge per path that leads from one file
 //! to an item of another. Re-exports are followed to the file that defines the item, so a crate root that
 //! re-exports its modules makes no circle. Test modules are left out.
+//!
+//! A file and the files of its own folder (`queue.rs` and `queue/ring.rs`) are one idea in parts: what they
+//! mention of each other makes no circle.
 
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +98,8 @@ fn edges(modules: &BTreeMap<ModulePath, Module>) -> BTreeMap<ModulePath, BTreeSe
     let mut edges = BTreeMap::new();
     for (from, module) in modules {
         let targets = module.mentions.iter().filter_map(|path| definer(modules, path, 8));
-        edges.insert(from.clone(), targets.filter(|to| to != from).collect());
+        let is_apart = |to: &ModulePath| !to.starts_with(from) && !from.starts_with(to);
+        edges.insert(from.clone(), targets.filter(is_apart).collect());
     }
     edges
 }
@@ -104,7 +108,10 @@ fn edges(modules: &BTreeMap<ModulePath, Module>) -> BTreeMap<ModulePath, BTreeSe
 fn definer(modules: &BTreeMap<ModulePath, Module>, path: &[String], depth: usize) -> Option<ModulePath> {
     let len = (0..=path.len()).rev().find(|len| modules.contains_key(&path[..*len]))?;
     let (module, rest) = path.split_at(len);
-    let item = rest.first()?;
+    let Some(item) = rest.first() else {
+        // The import of a module: `use crate::module`.
+        return Some(module.to_vec());
+    };
     match modules[module].reexports.get(item) {
         Some(target) if depth > 0 => {
             let target: ModulePath = target.iter().chain(&rest[1..]).cloned().collect();
@@ -199,12 +206,10 @@ impl<'ast> Visit<'ast> for Reader {
         Self::flatten(&item.tree, &mut Vec::new(), &mut flat);
         let public = !matches!(item.vis, syn::Visibility::Inherited);
         for (path, name) in flat {
-            // `use child::Item` names a child module only in re-exports of this code base; others say
-            // `crate`.
-            let absolute = self
-                .absolute(&path)
-                .or_else(|| public.then(|| self.at.iter().cloned().chain(path.iter().cloned()).collect()));
-            let Some(absolute) = absolute else { continue };
+            // `use child::Item` begins with a module of this file, or with another crate, which leads to no
+            // file.
+            let relative = || self.at.iter().cloned().chain(path.iter().cloned()).collect();
+            let absolute = self.absolute(&path).unwrap_or_else(relative);
             if public {
                 self.module.reexports.insert(name, absolute);
             } else {

@@ -126,3 +126,30 @@ pub(crate) fn fuzz_targets() -> Vec<String> {
     }
     found
 }
+
+/// Pages below `docs` that neither the index nor the index of their folder links.
+pub(crate) fn unlinked_pages() -> Vec<String> {
+    let docs = tree::root().join("docs");
+    let mut found = Vec::new();
+    for path in tree::files(&docs, ".md").into_iter().filter(|path| *path != docs.join("README.md")) {
+        let folder = path.parent().expect("a file is in a folder");
+        let links = |index: &Path| {
+            let below = path.strip_prefix(index).ok().and_then(Path::to_str).expect("the page is below");
+            let page = index.join("README.md");
+            page != path && page.is_file() && tree::read(&page).contains(&format!("]({below}"))
+        };
+        if !links(&docs) && !links(folder) {
+            found.push(tree::shown(&path));
+        }
+    }
+    found
+}
+
+/// Terms that the glossary defines in two rows.
+pub(crate) fn terms_defined_twice() -> Vec<String> {
+    let page = tree::read(&tree::root().join("docs/glossary.md"));
+    let terms = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let mut terms: Vec<_> = terms.filter(|term| *term != "term").flat_map(|term| term.split(", ")).collect();
+    terms.sort_unstable();
+    terms.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_owned()).collect()
+}

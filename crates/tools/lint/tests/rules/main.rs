@@ -7,6 +7,8 @@
 //! | [`architecture`] | the tables of ARCHITECTURE.md state what each crate depends on |
 //! | [`arrows`] | a crate depends on no crate of a higher group; switch libraries and the guest's program stay light |
 //! | [`circles`] | the files of a crate import each other in one direction |
+//! | [`comments`] | identifiers in comments exist; fewer and fewer doc comments begin with What, Whether, Why |
+//! | [`copies`] | no block of ten lines stands twice |
 //! | [`documents`] | links and paths in documents lead somewhere; the threat model's tests exist |
 //! | [`events`] | each log line of the product has an event, which docs/reference/log-events.md lists |
 //! | [`protocol`] | a P4 VM executes no request that the daemon never sends |
@@ -16,6 +18,8 @@
 mod architecture;
 mod arrows;
 mod circles;
+mod comments;
+mod copies;
 mod documents;
 mod events;
 mod protocol;
@@ -122,4 +126,33 @@ fn sentences_name_the_actor() {
     let found = style::placeholders();
     let most = style::MAX_PLACEHOLDERS;
     assert!(found.len() <= most, "{} sentences with a placeholder:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn pages_are_linked_from_an_index() {
+    none("pages that no index links", &documents::unlinked_pages());
+}
+
+#[test]
+fn the_glossary_defines_each_term_once() {
+    none("terms with two definitions", &documents::terms_defined_twice());
+}
+
+#[test]
+fn identifiers_in_comments_exist() {
+    none("identifiers that no code has", &comments::unknown_identifiers());
+}
+
+#[test]
+fn no_block_of_code_stands_twice() {
+    none("identical blocks", &copies::blocks());
+}
+
+#[test]
+fn habits_that_are_going_away_do_not_return() {
+    let (questions, tuples) = (comments::questions(), style::tuple_parameters());
+    let limits = (comments::MAX_QUESTIONS, style::MAX_TUPLES);
+    assert!(questions <= limits.0, "{questions} doc comments begin with What, Whether or Why");
+    assert!(tuples <= limits.1, "{tuples} parameters are tuples");
+    assert_eq!((questions, tuples), limits, "fewer than before: lower the limits");
 }

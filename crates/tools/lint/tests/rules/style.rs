@@ -79,6 +79,31 @@ pub(crate) fn placeholders() -> Vec<String> {
     found
 }
 
+/// Parameters of functions that are tuples, such as `(vm, name): (u16, &str)`. The number may only fall.
+pub(crate) const MAX_TUPLES: usize = 80;
+
+/// Counts those parameters.
+pub(crate) fn tuple_parameters() -> usize {
+    let is_tuple = |parameter: &syn::FnArg| match parameter {
+        syn::FnArg::Typed(typed) => matches!(*typed.pat, syn::Pat::Tuple(_)),
+        syn::FnArg::Receiver(_) => false,
+    };
+    struct Count<F>(usize, F);
+    impl<F: Fn(&syn::FnArg) -> bool> syn::visit::Visit<'_> for Count<F> {
+        fn visit_signature(&mut self, signature: &syn::Signature) {
+            self.0 += signature.inputs.iter().filter(|parameter| (self.1)(parameter)).count();
+        }
+    }
+    let rust = sources().into_iter().filter(|path| path.extension().is_some_and(|e| e == "rs"));
+    rust.map(|path| {
+        let mut count = Count(0, is_tuple);
+        let parsed = syn::parse_file(&tree::read(&path)).expect("a source file is Rust");
+        syn::visit::visit_file(&mut count, &parsed);
+        count.0
+    })
+    .sum()
+}
+
 fn is_own(path: &Path) -> bool {
     path.ends_with("rules/style.rs") || path.ends_with("CONTRIBUTING.md")
 }

@@ -231,27 +231,26 @@ pub enum Request {
 }
 
 impl Request {
-    /// Returns the resources that it names, in the order of their names.
+    /// Returns the resources that it names.
     #[must_use]
     pub fn resources(&self) -> Vec<(ResourceId, ResourceKind)> {
-        let mut named = self.named();
-        named.sort_by_key(|(id, _)| *id);
-        named
-    }
-
-    fn named(&self) -> Vec<(ResourceId, ResourceKind)> {
         use ResourceKind::{Bytes, Doorbell, Local, PacketMemory, Region};
         match self {
             Self::Hello(hello) => hello.door.iter().map(|door| (*door, Local)).collect(),
             Self::Adopt { .. } => vec![(STDERR, Local)],
             Self::SetVm { info, log, handshake, keys, .. } => {
-                let page = |id, size: usize| (id, Region(size as u64));
-                let pages = info.iter().map(|id| page(*id, INFO_PAGE_SIZE));
-                let pages = pages.chain(log.iter().map(|id| page(*id, LOG_PAGE_SIZE)));
-                let pages = pages.chain(handshake.iter().map(|(id, _)| page(*id, HANDSHAKE_PAGE_SIZE)));
-                let both = |keys: &VmKeys| [Some(keys.current), keys.previous.map(|(id, _)| id)];
-                let keys = keys.as_ref().map(both).into_iter().flatten().flatten();
-                pages.chain(keys.map(|id| (id, Bytes(MAX_KEY)))).collect()
+                let handshake = handshake.as_ref().map(|(id, _)| *id);
+                let pages =
+                    [(*info, INFO_PAGE_SIZE), (*log, LOG_PAGE_SIZE), (handshake, HANDSHAKE_PAGE_SIZE)];
+                let mut named = Vec::new();
+                for (page, size) in pages {
+                    named.extend(page.map(|id| (id, Region(size as u64))));
+                }
+                if let Some(VmKeys { current, previous }) = keys {
+                    named.push((*current, Bytes(MAX_KEY)));
+                    named.extend(previous.map(|(id, _)| (id, Bytes(MAX_KEY))));
+                }
+                named
             }
             Self::SetKeys { key, .. } => vec![(*key, Bytes(MAX_KEY))],
             Self::LoadProgram { objects, lengths, .. } | Self::StageProgram { objects, lengths, .. } => {
@@ -265,8 +264,9 @@ impl Request {
                 let geometry = Geometry::from(*geometry);
                 // The size of an invalid one could overflow.
                 let len = if geometry.is_valid() { geometry.size() as u64 } else { 0 };
-                let packets = packets.iter().map(|(id, _)| (*id, PacketMemory));
-                [(*memory, Region(len)), (*doorbell, Doorbell)].into_iter().chain(packets).collect()
+                let mut named = vec![(*memory, Region(len)), (*doorbell, Doorbell)];
+                named.extend(packets.map(|(id, _)| (id, PacketMemory)));
+                named
             }
             Self::Commit
             | Self::Discard

@@ -112,7 +112,9 @@ impl Carrier {
         mut resources: Delivered,
         to: &mut Translation,
     ) -> Result<(), Refusal> {
-        for (id, kind) in request.resources() {
+        let mut named = request.resources();
+        named.sort_by_key(|(id, _)| *id);
+        for (id, kind) in named {
             let file = resources.take(id).map_err(|e| Refusal::Failed(e.to_string()))?;
             let attachment = match kind {
                 ResourceKind::Region(len) => self.plug(&file, len, &mut to.plugged)?,

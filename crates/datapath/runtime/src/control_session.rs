@@ -4,7 +4,6 @@
 //! daemon, which adopts the P4 VM with all it has.
 
 use crate::evidence::EvidenceSource;
-use crate::last_words;
 use crate::program::Verifier;
 use crate::request_handler::RequestHandler;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -12,6 +11,8 @@ use p4shield_control::{
     Delivered, Door, Envelope, GREETING, Hello, PROTOCOL_VERSION, Reply, Request, Resources, STDERR,
     SandboxReport, SocketError, Transport, encode, receive_request,
 };
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -142,7 +143,7 @@ impl ControlSession {
                 }
                 Ok(false) => {}
                 // To a log that may be gone; the next connection may be better.
-                Err(error) => last_words::report(&error),
+                Err(error) => report(&error),
             }
         }
         false
@@ -154,7 +155,7 @@ impl ControlSession {
         let (Envelope { id, body }, mut resources) = receive_request(transport)?;
         let reply = match body {
             Request::Adopt { version: PROTOCOL_VERSION } => {
-                resources.take(STDERR).iter().for_each(last_words::send_to);
+                resources.take(STDERR).iter().for_each(send_last_words_to);
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
             }
             Request::Adopt { version } => Reply::Failed(format!(
@@ -177,4 +178,16 @@ fn answer(transport: &dyn Transport, id: u32, body: Reply) -> Result<(), SocketE
         other => other,
     };
     transport.send(&bytes?, &Resources::none())
+}
+
+/// Directs standard error, whose last lines the daemon keeps, to `pipe`: the daemon at the end of the
+/// previous one is gone.
+fn send_last_words_to(pipe: &OwnedFd) {
+    // Without it the P4 VM goes on; its last words are lost.
+    let _ = rustix::stdio::dup2_stderr(pipe);
+}
+
+/// Reports that a connection was of no use. Standard error may be a pipe that is closed.
+fn report(error: &SocketError) {
+    let _ = writeln!(std::io::stderr(), "a daemon that connected does not adopt this P4 VM: {error}");
 }

@@ -25,7 +25,6 @@ mod error_text;
 pub mod evidence;
 mod handshakes;
 pub mod inline;
-mod last_words;
 pub mod p4vm;
 mod program;
 mod program_reader;

@@ -4,9 +4,9 @@
 //! of each P4 VM (`supervisor`) uses it to connect channels.
 
 use crate::config::Config;
-use crate::problem::Problem;
+use crate::status::problem::Problem;
+use crate::status::totals::Totals;
 use crate::status::{PortStatus, SwitchStatus, WireStatus};
-use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
 use p4shield_control::{ClientError, Reply, Request, Resources, SocketError};

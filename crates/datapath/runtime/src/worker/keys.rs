@@ -8,15 +8,29 @@
 //! a host that restarts the P4 VM can begin another; the auditor measures its own window.
 
 use super::audit::Audit;
-use super::vm_error::VmError;
 use p4shield_abi::log_page::LogRecord;
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
-use p4shield_channel::{PageWriter, SharedMemory};
+use p4shield_channel::{ChannelError, PageWriter, SharedMemory};
 use p4shield_control::KeyStatus;
 use p4shield_seal::{Epoch, Identity, InfoKey, InfoOpener, KeyId, KeyRing, LogKey, LogSealer, TenantKey};
 
 /// Time from the agent's first snapshot under a new key to the first log record under it.
 pub(crate) const SETTLING_NS: u64 = 3_000_000_000;
+
+/// Reason why a VM's pages cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VmError {
+    /// A page has the wrong size or contents.
+    #[error("invalid {which} page")]
+    Page {
+        /// `info` or `log`.
+        which: &'static str,
+        /// The cause.
+        #[source]
+        source: ChannelError,
+    },
+}
 
 /// A change of a user VM's keys.
 pub struct KeyChange {

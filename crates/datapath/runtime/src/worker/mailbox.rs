@@ -137,3 +137,15 @@ impl Mailbox {
         self.disconnected |= !self.doorbell.drain();
     }
 }
+
+/// Runs programs, as the control thread sees it: a worker, or a switch that runs them itself.
+pub(crate) trait ProgramRunner {
+    /// Sends a command and waits for the answer. Returns `None` if the worker has ended.
+    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer>;
+}
+
+impl ProgramRunner for WorkerHandle {
+    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer> {
+        Self::send(self, command)
+    }
+}

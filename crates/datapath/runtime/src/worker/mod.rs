@@ -21,22 +21,20 @@ mod channels;
 mod command;
 mod keys;
 mod mailbox;
-mod runner;
 mod serve;
 mod tenant_programs;
 #[cfg(test)]
 mod tests;
 mod verdict;
 mod vm;
-mod vm_error;
 
 pub use crate::program::{LoadedProgram, MapReading, NotRead};
 pub use crate::tenant_settings::DecidingTerms;
 pub(crate) use command::UNSUPPORTED;
 pub use command::{WorkerAnswer, WorkerCommand};
 pub use keys::KeyChange;
+pub(crate) use mailbox::ProgramRunner;
 pub use mailbox::{WorkerHandle, mailbox};
-pub(crate) use runner::ProgramRunner;
 pub use serve::ServedChannel;
 pub(crate) use tenant_programs::TenantPrograms;
 pub use verdict::NoProgram;

@@ -1,9 +1,8 @@
 //! One user VM in the worker: its programs, its information, its log.
 
 use super::audit::Audit;
-use super::keys::{self, KeyChange, LogPage};
+use super::keys::{self, KeyChange, LogPage, VmError};
 use super::steady_ns;
-use super::vm_error::VmError;
 use crate::program::LoadedProgram;
 use crate::tenant_settings::DecidingTerms;
 use p4shield_abi::info::InfoStatus;

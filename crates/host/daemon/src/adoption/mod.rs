@@ -20,7 +20,7 @@ mod record;
 
 use crate::config::Config;
 use crate::error::DaemonError;
-use crate::lock::folder_of;
+use crate::lifecycle::lock::folder_of;
 use crate::trusted_folder::{check, open_trusted};
 use p4shield_attach::listener;
 use p4shield_compartment::ProcessIdentity;
@@ -34,7 +34,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-pub(crate) use record::{P4VmRecord, PageRecord, ProcessRecord, ProgramMark};
+pub(crate) use record::{Handover, P4VmRecord, PageRecord, ProcessRecord, ProgramMark};
 
 /// Most bytes of a file in the folder.
 const MAX_FILE: u64 = 16 << 20;

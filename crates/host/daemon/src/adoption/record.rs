@@ -3,6 +3,7 @@
 use p4shield_compartment::ProcessIdentity;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A process; what every record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,4 +56,13 @@ pub(crate) struct ProgramMark {
     pub(crate) objects: [u8; 32],
     /// The SHA-256 digest of the linked program.
     pub(crate) digest: [u8; 32],
+}
+
+/// The record of a P4 VM for the next daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Handover {
+    /// The record; none: no P4 VM runs, or it cannot be adopted.
+    pub(crate) record: Option<P4VmRecord>,
+    /// How long the P4 VM goes on without a daemon, as it knows.
+    pub(crate) patience: Option<Duration>,
 }

@@ -5,23 +5,24 @@
 //! are served alike (`server`): the daemon checks the peer's credentials, lines are bounded, and the daemon
 //! closes the connection of a client that stays silent.
 
-mod objects;
 mod operator;
 mod server;
 mod tenant;
+pub(crate) mod tenant_sockets;
 
 use crate::inspect::view::{Inspection, ProgramView};
+use crate::lifecycle::reload_report::ReloadReport;
 use crate::programs::ProgramRecord;
-use crate::reload_report::ReloadReport;
 use crate::rotation::{KeyOrder, KeyRotation};
 use crate::status::Status;
-use serde::{Deserialize, Serialize};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use objects::ObjectBytes;
 pub(crate) use operator::Operator;
 pub(crate) use server::{Listener, Server, listen};
 pub(crate) use tenant::serve_tenant;
@@ -268,6 +269,23 @@ pub fn load(
     match ask(socket, &Command::Load { tenant, vm, direction, objects, contents, temporary: false })? {
         Answer::Loaded { program, .. } => Ok(program),
         _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// What an object file contains; base64 in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectBytes(pub Vec<u8>);
+
+impl Serialize for ObjectBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(Self).map_err(serde::de::Error::custom)
     }
 }
 

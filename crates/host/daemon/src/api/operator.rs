@@ -3,8 +3,8 @@
 use super::server::Endpoint;
 use super::{Answer, Command, ObjectBytes};
 use crate::inspect::view::Inspection;
+use crate::lifecycle::state::{DaemonState, LoadRequest, Target};
 use crate::metrics;
-use crate::state::{DaemonState, LoadRequest, Target};
 use crate::supervisor::Loaded;
 use std::sync::Arc;
 

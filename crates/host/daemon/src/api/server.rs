@@ -2,7 +2,7 @@
 
 use super::{Answer, MAX_LINE};
 use crate::error::DaemonError;
-use crate::lock::SocketLock;
+use crate::lifecycle::lock::SocketLock;
 use p4shield_attach::{Allowed, listener};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -161,7 +161,7 @@ mod tests {
         let first = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(DaemonError::Running(_))));
         drop(first);
-        let lock = crate::lock::lock_path(&path);
+        let lock = crate::lifecycle::lock::lock_path(&path);
         assert!(!path.exists() && lock.exists(), "a lock that is unlinked could be held twice");
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "a daemon that was killed leaves its socket behind");
@@ -217,6 +217,6 @@ mod tests {
         assert_eq!(answer_to(0), "{\"metrics\":\"6 bytes of user 0\"}\n");
         assert_eq!(answer_to(4242), "");
         drop(server);
-        std::fs::remove_file(crate::lock::lock_path(&path)).unwrap();
+        std::fs::remove_file(crate::lifecycle::lock::lock_path(&path)).unwrap();
     }
 }

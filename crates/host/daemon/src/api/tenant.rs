@@ -9,7 +9,7 @@ use super::server::{Endpoint, Server, listen_for};
 use super::{Answer, Command, MAX_LINE, ObjectBytes};
 use crate::config::TenantSocket;
 use crate::inspect::view::Inspection;
-use crate::state::{DaemonState, LoadRequest, Target};
+use crate::lifecycle::state::{DaemonState, LoadRequest, Target};
 use p4shield_attach::Allowed;
 use p4shield_control::printable;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ mod tests;
 pub mod view;
 
 use crate::config::{Config, Tenant};
-use crate::state::DaemonState;
+use crate::lifecycle::state::DaemonState;
 use crate::supervisor::Supervisor;
 use crate::text::hex;
 use objects::{Object, objects};

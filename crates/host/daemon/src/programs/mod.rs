@@ -10,7 +10,9 @@
 //! crash leaves the old or the new program. A file that was damaged is refused by its digest. Temporary
 //! programs are kept in memory only.
 
+pub(crate) mod bundle_files;
 mod record;
+pub(crate) mod refusal;
 
 pub use record::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
 

@@ -1,14 +1,13 @@
 //! Adoption of the P4 VM that the daemon before this one started, and what the next daemon needs to adopt
 //! this one's.
 
+use super::ANSWER_TIMEOUT;
 use super::SupervisorConfig;
 use super::bundles;
-use super::legacy::Legacy;
 use super::pages::Page;
 use super::provision;
 use super::thread::{SupervisorThread, pages_advice};
-use super::timeouts::ANSWER_TIMEOUT;
-use crate::adoption::{P4VmRecord, PageRecord};
+use crate::adoption::{Handover, P4VmRecord, PageRecord};
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
@@ -162,7 +161,7 @@ impl SupervisorThread {
             bundle_key: self.pinned.map(PublicKey::to_bytes),
             programs: self.programs.iter().map(|p| p.each_ref().map(|program| program.mark())).collect(),
         };
-        if self.legacy.record.as_ref() != Some(&record) {
+        if self.handover.record.as_ref() != Some(&record) {
             if let Err(error) = self.config.adoption.save(&name, &record) {
                 tracing::warn!(
                     event = "adoption_unavailable",
@@ -171,11 +170,11 @@ impl SupervisorThread {
                     "no other daemon could adopt this P4 VM"
                 );
             }
-            self.legacy.record = Some(record);
+            self.handover.record = Some(record);
         }
         let patience = self.config.adoption_time;
-        if self.legacy.patience != Some(patience) {
-            self.legacy.patience = Some(patience);
+        if self.handover.patience != Some(patience) {
+            self.handover.patience = Some(patience);
             let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
             if let Err(e) = process.call(Request::SetPatience { ms }, &Resources::none(), ANSWER_TIMEOUT) {
                 self.replace(&e.to_string(), Duration::ZERO);
@@ -185,7 +184,7 @@ impl SupervisorThread {
 
     /// Forgets a P4 VM that has ended.
     pub(super) fn forget_process(&mut self) {
-        self.legacy = Legacy::default();
+        self.handover = Handover::default();
         self.config.adoption.forget(&self.name_of_record());
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to what runs a tenant's programs, on behalf of other threads of the daemon.
 
+use super::ANSWER_TIMEOUT;
 use super::inline::InlineSwitches;
-use super::timeouts::ANSWER_TIMEOUT;
 use super::{Command, Supervisor, SupervisorConfig};
 use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_control::{ClientError, Reply, Request, Resources};

@@ -5,7 +5,7 @@
 //! the place of the egress program stays empty.
 
 use super::provision::{Objects, ProgramHost, ProgramRequest};
-use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
+use super::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::config::Tenant;
 use crate::text::hex;
 use p4shield_abi::Direction;
@@ -88,7 +88,7 @@ impl BundleVersions {
 /// Reads the key that the tenant pins.
 pub(super) fn pinned_key(tenant: &Tenant) -> Result<Option<PublicKey>, String> {
     let Some(path) = &tenant.bundle_key else { return Ok(None) };
-    crate::bundle_files::read_key(path).map(Some).map_err(|why| format!("bundle_key: {why}"))
+    crate::programs::bundle_files::read_key(path).map(Some).map_err(|why| format!("bundle_key: {why}"))
 }
 
 /// Pins the tenant's key, if there is one; the P4 VM accepts the same key again and no other.

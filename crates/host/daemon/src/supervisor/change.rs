@@ -7,17 +7,17 @@
 //!
 //! A P4 VM that does not answer, or fails on the way, is replaced; the next one gets the new configuration.
 
+use super::ANSWER_TIMEOUT;
 use super::bundles::{self, Step};
 use super::inline::VerifiedProgram;
-use super::keys::Keys;
 use super::pages::{Page, PageError};
 use super::plan::{ChangeSummary, Plan, TenantChange, gone, is_same, slots};
 use super::provision::{self, Objects, Pages};
 use super::thread::SupervisorThread;
-use super::timeouts::ANSWER_TIMEOUT;
 use crate::config::{Tenant, Vm};
 use crate::programs::ProgramKey;
-use crate::refusal;
+use crate::programs::refusal;
+use crate::rotation::keys::Keys;
 use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_compartment::is_recoverable;

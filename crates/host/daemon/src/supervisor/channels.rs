@@ -1,7 +1,7 @@
 //! The channels of a P4 VM, one to each lane of the attachment; lanes come and go.
 
+use super::ANSWER_TIMEOUT;
 use super::SupervisorConfig;
-use super::timeouts::ANSWER_TIMEOUT;
 use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};

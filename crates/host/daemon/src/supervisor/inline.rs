@@ -6,10 +6,10 @@
 
 use super::SupervisorConfig;
 use super::epochs::Epochs;
-use super::keys::Keys;
 use super::provision::{self, InlineSwitch, Objects, Pages, ProgramHost, ProgramRequest};
 use crate::adoption::ProgramMark;
 use crate::attachment::SwitchKey;
+use crate::rotation::keys::Keys;
 use p4shield_abi::Direction;
 use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::attachment::{ChannelEnd, LaneKey};
 use crate::config::Config;
-use crate::totals::Totals;
+use crate::status::totals::Totals;
 use p4shield_attach::mediator_config;
 use p4shield_compartment::{Compartment, Group, ProcessIdentity, StartError};
 use p4shield_control::{ClientError, Hello, Reply, Request, Resources, Socket, SocketError};

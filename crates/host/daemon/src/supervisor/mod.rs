@@ -18,34 +18,29 @@ mod ask;
 mod bundles;
 mod change;
 mod channels;
-mod check;
 mod epochs;
-mod gate;
 mod inline;
-mod keys;
-mod legacy;
 mod limits;
 mod load;
 mod pages;
 mod plan;
 mod provision;
-mod rotate;
+mod rotation;
 mod thread;
-mod timeouts;
 
 use crate::adoption::AdoptionFolder;
 use crate::attachment::Attachment;
 use crate::config::Tenant;
 use crate::programs::ProgramStore;
-use crate::refusal::Meanwhile;
+use crate::programs::refusal::Meanwhile;
 use crate::rotation::KeyRotation;
 use crate::status::State;
-use gate::Gate;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Cgroup, Launcher, P4VmCommand};
 use p4shield_control as control;
 use p4shield_control::SandboxReport;
+use plan::Gate;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +48,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) use plan::{ChangeSummary, TenantChange};
-pub(crate) use rotate::{KeyReport, RotationOrder};
+pub(crate) use rotation::{KeyReport, RotationOrder};
 
 /// What the supervisor reports for `status`.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +103,10 @@ pub(crate) struct Loaded {
     pub(crate) warning: Option<String>,
 }
 
+/// Longest time for an answer without verification; ample even on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time to link, verify and compile a program.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The answer to a command that unloaded a program.
 pub(crate) const NO_PROGRAM: &str = "no program";
 

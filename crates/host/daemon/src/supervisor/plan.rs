@@ -1,11 +1,12 @@
 //! A change of a tenant's configuration, and what its preparation found.
 
-use super::keys::ReadKeys;
 use super::provision::{Objects, Pages};
 use crate::config::{Tenant, Vm};
+use crate::rotation::keys::ReadKeys;
 use p4shield_abi::Direction;
 use p4shield_compartment::P4VmCommand;
 use p4shield_control::ProgramSlot;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// What changes for a tenant.
@@ -64,4 +65,29 @@ pub(super) fn slots(tenant: &Tenant) -> Vec<(usize, Direction)> {
 pub(super) fn gone(old: &Tenant, new: &Tenant) -> Vec<u16> {
     let is_gone = |v: &usize| new.vms.get(*v).is_none_or(Vm::is_vacant);
     old.numbered_vms().map(|(v, _)| v).filter(is_gone).map(|v| v as u16).collect()
+}
+
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// The gate between a reload and a supervisor whose P4 VM may hang: either the supervisor begins in time, or
+/// the reload goes on without it. The first to pass decides.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(AtomicU8);
+
+impl Gate {
+    /// The supervisor begins. Returns false if the reload has given it up.
+    pub(crate) fn begin(&self) -> bool {
+        self.pass(BEGUN)
+    }
+
+    /// The reload gives the supervisor up. Returns false if it has begun.
+    pub(crate) fn give_up(&self) -> bool {
+        self.pass(GIVEN_UP)
+    }
+
+    fn pass(&self, state: u8) -> bool {
+        self.0.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }

@@ -2,12 +2,12 @@
 //! programs.
 
 use super::SupervisorConfig;
-use super::keys::{Keys, KeysToSend};
 use super::pages::Page;
-use super::timeouts::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
+use super::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
 use crate::config::Tenant;
 use crate::programs::ProgramKey;
+use crate::rotation::keys::{Keys, KeysToSend};
 use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_compartment::Compartment;
 use p4shield_control::{

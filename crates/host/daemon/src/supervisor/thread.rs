@@ -1,18 +1,18 @@
 //! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
 
+use super::ANSWER_TIMEOUT;
 use super::bundles::{self, BundleVersions, LoadedProgram};
 use super::channels::Channels;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
-use super::keys::Keys;
-use super::legacy::Legacy;
 use super::limits::limits;
 use super::pages::{Page, PageError};
 use super::plan::Plan;
 use super::provision::{self, Objects, Pages};
-use super::timeouts::ANSWER_TIMEOUT;
 use super::{Answer, Command, SupervisorConfig, SupervisorReport};
+use crate::adoption::Handover;
 use crate::programs::ProgramKey;
+use crate::rotation::keys::Keys;
 use crate::status::State;
 use crate::text::chain;
 use backon::{BackoffBuilder, ExponentialBackoff};
@@ -60,7 +60,7 @@ pub(super) struct SupervisorThread {
     pub(super) plan: Option<Plan>,
     /// VMs that are no longer configured and that the P4 VM still has.
     pub(super) leaving: Vec<u16>,
-    pub(super) legacy: Legacy,
+    pub(super) handover: Handover,
     /// Which versions of bundles ran.
     pub(super) versions: BundleVersions,
     /// The key of bundles that the running P4 VM has.
@@ -88,7 +88,7 @@ impl SupervisorThread {
             keys: Keys::default(),
             plan: None,
             leaving: Vec::new(),
-            legacy: Legacy::default(),
+            handover: Handover::default(),
             versions: BundleVersions::open(&config.tenant.name, config.state.as_deref()),
             pinned: None,
             config,

@@ -1,10 +1,9 @@
 //! Ports that the configuration names and no connected switch has, VMs without a port, and ports of
 //! connected switches that the configuration does not name.
 
-use super::interface::awaits_guest;
-use super::roles::PortRoles;
+use super::roles::{PortRoles, awaits_guest};
 use crate::config::Role;
-use crate::problem::{Problem, ProblemKind};
+use crate::status::problem::{Problem, ProblemKind};
 use crate::status::{PortStatus, SwitchStatus};
 use p4shield_abi::VmRef;
 use p4shield_attach::PortInfo;

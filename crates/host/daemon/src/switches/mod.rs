@@ -13,7 +13,6 @@
 //! shows it.
 
 mod absent;
-mod interface;
 mod pending;
 mod registry;
 mod roles;
@@ -21,10 +20,10 @@ mod roles;
 use crate::attachment::{self, Attachment, ChannelEnd, InlineRequest, LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config, Placement};
 use crate::error::DaemonError;
-use crate::lock::SocketLock;
-use crate::problem::{Problem, ProblemKind};
+use crate::lifecycle::lock::SocketLock;
+use crate::status::problem::{Problem, ProblemKind};
+use crate::status::totals::Totals;
 use crate::text::chain;
-use crate::totals::Totals;
 use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{Allowed, Headers, LaneId, Peer, Server, Setup, SwitchEvent, SwitchEvents};
 use p4shield_channel::Doorbell;

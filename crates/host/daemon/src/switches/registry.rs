@@ -3,8 +3,8 @@
 use super::roles::PortRoles;
 use crate::attachment::{LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config as FileConfig, Role, Tunnel};
+use crate::status::totals::Totals;
 use crate::status::{PortStatus, SwitchStatus};
-use crate::totals::Totals;
 use p4shield_attach::message::{HeldChannel, LibraryMessage};
 use p4shield_attach::{Count, LaneId, Notice, Peer, PortId, PortInfo, QueueSide, SwitchEvent, UnownedCounts};
 use p4shield_channel::PacketMemory;

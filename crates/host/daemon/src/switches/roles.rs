@@ -1,9 +1,8 @@
 //! The roles of ports, from the configuration's `[[port]]` tables or else from Open vSwitch's database.
 
-use super::interface::{awaits_guest, is_switchs_own, names_of};
 use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
-use crate::problem::{Problem, ProblemKind};
 use crate::status::SwitchStatus;
+use crate::status::problem::{Problem, ProblemKind};
 use p4shield_abi::VmRef;
 use p4shield_attach::PortInfo;
 use p4shield_control::printable;
@@ -14,6 +13,9 @@ use std::sync::Arc;
 
 /// Name of Open vSwitch's daemon. Its database describes the ports of no other switch.
 const OVS: &str = "ovs-vswitchd";
+
+/// Open vSwitch's types of tunnels, besides those that attachments decapsulate.
+const TUNNELS: [&str; 9] = ["gre", "ip6gre", "erspan", "ip6erspan", "lisp", "stt", "bareudp", "gtpu", "srv6"];
 
 /// The address of tunnels that end at every address of the host, which only a switch library knows.
 const EVERY_ADDRESS_OF_THE_HOST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -220,11 +222,32 @@ fn iface_ids(config: &Config) -> impl Iterator<Item = (VmRef, &str)> {
     })
 }
 
+/// Returns the names that a library may use for the interface.
+fn names_of(interface: &Interface) -> impl Iterator<Item = &str> {
+    let others = [interface.dpdk_device(), interface.vhost_path.as_deref()];
+    std::iter::once(interface.name.as_str()).chain(others.into_iter().flatten())
+}
+
+/// Returns whether this is a vhost-user interface without a guest: the library sees it once a guest connects.
+pub(super) fn awaits_guest(interface: &Interface) -> bool {
+    matches!(interface.kind, Kind::VhostUser | Kind::VhostUserClient) && interface.link_up != Some(true)
+}
+
+/// Returns whether Open vSwitch has this interface for itself: a bridge's local port, an internal port, a
+/// patch or a tunnel, which no operator configures.
+fn is_switchs_own(interface: &Interface) -> bool {
+    match &interface.kind {
+        Kind::Internal | Kind::Patch | Kind::Vxlan | Kind::Geneve => true,
+        Kind::Other(kind) => TUNNELS.contains(&kind.as_str()),
+        _ => interface.bridge.as_deref() == Some(interface.name.as_str()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::lines;
     use crate::status::PortStatus;
+    use crate::status::problem::lines;
     use std::path::Path;
 
     const TEXT: &str = r#"

@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn kinds_have_one_name_and_are_documented() {
-        let document = include_str!("../../../../docs/reference/problems.md");
+        let document = include_str!("../../../../../docs/reference/problems.md");
         for kind in ProblemKind::ALL {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("{:?}", kind.name()));
             assert!(document.contains(&format!("| `{}` |", kind.name())), "{} is missing", kind.name());

@@ -9,7 +9,7 @@
 //! - A problem that comes and goes cannot fill the log: at most [`BURST`] lines at once and one in
 //!   [`REFILL`] on average. A line that is due waits; it is omitted if its problem is over by then.
 
-use crate::problem::{Problem, ProblemKey, ProblemKind, line};
+use crate::status::problem::{Problem, ProblemKey, ProblemKind, line};
 use p4shield_control::printable;
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -1,18 +1,19 @@
 //! What the daemon's threads share, and how a program is replaced while the daemon runs.
 //!
-//! [`crate::reload`] builds on this to apply a changed configuration; [`crate::collect_status`] reads it.
+//! [`crate::lifecycle::reload`] builds on this to apply a changed configuration; [`crate::status::collect`]
+//! reads it.
 
 use crate::adoption::AdoptionFolder;
+use crate::api::tenant_sockets::TenantSockets;
 use crate::attachment::Attachment;
 use crate::config::{self, Compartment, Config, Placement};
-use crate::http;
-use crate::losses::RecentLosses;
+use crate::metrics::http;
+use crate::programs::refusal;
 use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
-use crate::refusal;
+use crate::status::losses::RecentLosses;
+use crate::status::watch::WatchedProblems;
 use crate::supervisor::{Loaded, NO_PROGRAM, Supervisor, SupervisorConfig};
-use crate::tenant_sockets::TenantSockets;
 use crate::text::read_objects;
-use crate::watch::WatchedProblems;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Cgroup, P4VmCommand, Processes};

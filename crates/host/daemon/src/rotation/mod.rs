@@ -1,5 +1,8 @@
 //! The messages of `p4shield key rotate`.
 
+pub(crate) mod keys;
+mod order;
+
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

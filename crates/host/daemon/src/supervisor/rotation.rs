@@ -1,10 +1,10 @@
 //! Rotation of a tenant's key while its P4 VM runs: by a command, or because a key file has a new key.
 
-use super::keys::{KeysToSend, NewKey};
 use super::provision::{self, ProgramHost, ProgramRequest};
 use super::thread::SupervisorThread;
 use super::{Command, Supervisor};
 use crate::rotation::KeyRotation;
+use crate::rotation::keys::{KeysToSend, NewKey};
 use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, Request, Resources};
 use p4shield_seal::TenantKey;

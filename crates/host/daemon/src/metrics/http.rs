@@ -1,7 +1,7 @@
 //! Metrics over HTTP, on a loopback address: just enough of HTTP/1.1 for a scraper.
 
 use crate::error::DaemonError;
-use crate::exposition::CONTENT_TYPE;
+use crate::metrics::exposition::CONTENT_TYPE;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,7 +1,14 @@
-//! The types of what `p4shield status` shows, which is one JSON object; `collect_status` fills them.
+//! The types of what `p4shield status` shows, which is one JSON object; [`collect`] fills them.
 
-use crate::problem::{Problem, ProblemKind, lines};
+pub(crate) mod collect;
+pub(crate) mod losses;
+pub(crate) mod problem;
+pub(crate) mod problems;
+pub(crate) mod totals;
+pub(crate) mod watch;
+
 use crate::programs::ProgramSource;
+use crate::status::problem::{Problem, ProblemKind, lines};
 use serde::{Deserialize, Serialize};
 
 /// The status of the daemon and everything below it, at one time.

@@ -1,10 +1,10 @@
 //! Finds what is wrong with tenants, their files and wires; `switches::absent` does so for switches.
 
 use crate::config::{Attachment, Config, Tenant};
-use crate::key_files;
-use crate::problem::{Problem, ProblemKind};
+use crate::status::problem::{Problem, ProblemKind};
 use crate::status::{DirectionStatus, HandshakeStatus, State, TenantStatus, VmStatus, WireStatus};
 use p4shield_abi::FailPolicy;
+use p4shield_seal::TenantKey;
 use std::path::Path;
 
 /// Returns what happens to packets while the P4 VM or program that should judge them does not run.
@@ -54,7 +54,7 @@ fn of_tenant(tenant: &TenantStatus, configured: Option<&Tenant>) -> Vec<Problem>
         add(ProblemKind::SandboxMissing, format!("the sandbox lacks {missing}; {remedy}"));
     }
     for vm in &tenant.vms {
-        let replaced = || configured.and_then(|tenant| key_files::replaced(tenant, vm));
+        let replaced = || configured.and_then(|tenant| replaced_key_file(tenant, vm));
         problems.extend(of_vm(name, vm, policy, replaced));
     }
     problems
@@ -251,10 +251,20 @@ pub(crate) fn of_wires(config: &Config, wires: &[WireStatus]) -> Vec<Problem> {
     problems
 }
 
+/// Returns the VM's key file, if it has another key than the VM's P4 VM.
+pub(crate) fn replaced_key_file<'a>(tenant: &'a Tenant, vm: &VmStatus) -> Option<&'a Path> {
+    let running = &vm.keys.as_ref()?.key;
+    let configured = tenant.vms.iter().find(|configured| configured.name == vm.name)?;
+    let path = tenant.key_file_of(configured)?;
+    // A file that is refused is a problem of its own.
+    let on_disk = TenantKey::load(path).ok()?;
+    (on_disk.id().to_string() != *running).then_some(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::lines;
+    use crate::status::problem::lines;
     use crate::status::{InfoStatus, SideStatus};
 
     const TEXT: &str = r#"

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A key file's key.
-pub(super) struct Holder {
+pub(crate) struct Holder {
     current: TenantKey,
     rotation: Option<Rotation>,
 }
 
 /// A rotation whose window has not ended.
-pub(super) struct Rotation {
+pub(crate) struct Rotation {
     previous: TenantKey,
     /// Reading of the steady clock at which it ends.
     until_ns: u64,
@@ -30,15 +30,15 @@ pub(super) struct Rotation {
 }
 
 /// What a P4 VM needs of a VM's keys.
-pub(super) struct KeysToSend<'a> {
-    pub(super) current: &'a TenantKey,
+pub(crate) struct KeysToSend<'a> {
+    pub(crate) current: &'a TenantKey,
     /// The previous key, and the time that is left.
-    pub(super) previous: Option<(&'a TenantKey, Duration)>,
+    pub(crate) previous: Option<(&'a TenantKey, Duration)>,
 }
 
 /// The keys of a tenant, by their files.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     holders: BTreeMap<PathBuf, Holder>,
     /// By VM: the key that what runs its programs has.
     given: BTreeMap<u16, KeyId>,
@@ -51,16 +51,16 @@ pub(super) struct Keys {
 }
 
 /// A key that was rotated to.
-pub(super) struct NewKey {
-    pub(super) key: KeyId,
+pub(crate) struct NewKey {
+    pub(crate) key: KeyId,
     /// The key before.
-    pub(super) previous: KeyId,
+    pub(crate) previous: KeyId,
     /// End of the window, in seconds since 1970; none: all former keys have ended.
-    pub(super) until: Option<u64>,
+    pub(crate) until: Option<u64>,
 }
 
 /// Keys of a new configuration, read and checked.
-pub(super) type ReadKeys = BTreeMap<PathBuf, TenantKey>;
+pub(crate) type ReadKeys = BTreeMap<PathBuf, TenantKey>;
 
 impl Holder {
     /// Reads a key file and, if a rotation goes on, its previous key.
@@ -138,7 +138,7 @@ impl Keys {
     ///
     /// # Errors
     /// A file is refused.
-    pub(super) fn read(tenant: &Tenant) -> Result<ReadKeys, String> {
+    pub(crate) fn read(tenant: &Tenant) -> Result<ReadKeys, String> {
         let read = |(path, _): (&Path, Option<&str>)| {
             Ok((path.to_owned(), TenantKey::load(path).map_err(|e| chain(&e))?))
         };
@@ -146,7 +146,7 @@ impl Keys {
     }
 
     /// Returns the files whose keys have changed.
-    pub(super) fn rotated(&self, read: &ReadKeys) -> Vec<String> {
+    pub(crate) fn rotated(&self, read: &ReadKeys) -> Vec<String> {
         let is_new = |(path, key): &(&PathBuf, &TenantKey)| {
             self.holders.get(*path).is_some_and(|holder| holder.current.id() != key.id())
         };
@@ -155,7 +155,7 @@ impl Keys {
 
     /// Takes the keys of a configuration. A file with a new key begins a rotation; one that goes on ends, and
     /// its previous key with it.
-    pub(super) fn take(&mut self, tenant: &Tenant, old: &Tenant, read: ReadKeys) {
+    pub(crate) fn take(&mut self, tenant: &Tenant, old: &Tenant, read: ReadKeys) {
         let now = Now::read();
         self.note_moved(tenant, old, now);
         for path in self.holders.keys().filter(|path| !read.contains_key(*path)) {
@@ -201,18 +201,18 @@ impl Keys {
     ///
     /// # Errors
     /// A file is refused.
-    pub(super) fn refresh(&mut self, tenant: &Tenant) -> Result<(), String> {
+    pub(crate) fn refresh(&mut self, tenant: &Tenant) -> Result<(), String> {
         self.take(tenant, tenant, Self::read(tenant)?);
         Ok(())
     }
 
     /// What runs the programs has ended, and its keys with it.
-    pub(super) fn forget_given(&mut self) {
+    pub(crate) fn forget_given(&mut self) {
         self.given.clear();
     }
 
     /// Returns the keys of a VM, for what runs its programs.
-    pub(super) fn of(&self, tenant: &Tenant, number: usize) -> Option<KeysToSend<'_>> {
+    pub(crate) fn of(&self, tenant: &Tenant, number: usize) -> Option<KeysToSend<'_>> {
         let vm = tenant.vms.get(number)?;
         let holder = self.holders.get(tenant.key_file_of(vm)?)?;
         let now = Now::read();
@@ -222,7 +222,7 @@ impl Keys {
     }
 
     /// Records that what runs a VM's programs has the VM's present key.
-    pub(super) fn gave(&mut self, tenant: &Tenant, number: usize) {
+    pub(crate) fn gave(&mut self, tenant: &Tenant, number: usize) {
         let Some(id) = self.of(tenant, number).map(|keys| keys.current.id()) else { return };
         let before = self.given.insert(number as u16, id);
         let rotates = self.of(tenant, number).is_some_and(|keys| keys.previous.is_some());
@@ -232,7 +232,7 @@ impl Keys {
     }
 
     /// Notes the keys that an adopted P4 VM has. If a key file was replaced meanwhile, the key rotates now.
-    pub(super) fn adopt(&mut self, tenant: &Tenant, status: &p4shield_control::Status) {
+    pub(crate) fn adopt(&mut self, tenant: &Tenant, status: &p4shield_control::Status) {
         let now = Now::read();
         for vm in &status.vms {
             let (Some(keys), number) = (vm.keys, usize::from(vm.vm)) else { continue };
@@ -246,12 +246,12 @@ impl Keys {
     }
 
     /// An adopted P4 VM has the present keys.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.unknown.clear();
     }
 
     /// Returns the window of the rotation that a VM's new key begins.
-    pub(super) fn window(&self, tenant: &Tenant, number: usize) -> Duration {
+    pub(crate) fn window(&self, tenant: &Tenant, number: usize) -> Duration {
         match self.of(tenant, number).and_then(|keys| keys.previous) {
             Some((_, left)) => left,
             None if self.unknown.contains(&(number as u16)) => tenant.key_window,
@@ -260,7 +260,7 @@ impl Keys {
     }
 
     /// Returns the VMs whose key is another than what runs their programs has.
-    pub(super) fn due(&self, tenant: &Tenant) -> Vec<usize> {
+    pub(crate) fn due(&self, tenant: &Tenant) -> Vec<usize> {
         let is_due = |v: &usize| {
             let current = self.of(tenant, *v).map(|keys| keys.current.id());
             let given = self.given.get(&(*v as u16)).copied();
@@ -276,7 +276,7 @@ impl Keys {
     /// # Errors
     /// There is no such key, a rotation with a window would replace one that goes on or the file's new key,
     /// or the file cannot be written. Nothing has changed.
-    pub(super) fn rotate(
+    pub(crate) fn rotate(
         &mut self,
         tenant: &Tenant,
         path: &Path,
@@ -321,7 +321,7 @@ impl Keys {
     }
 
     /// Notes which VMs use their new key, and ends rotations that are over.
-    pub(super) fn observe(&mut self, tenant: &Tenant, status: &p4shield_control::Status) {
+    pub(crate) fn observe(&mut self, tenant: &Tenant, status: &p4shield_control::Status) {
         let now = Now::read();
         for vm in &status.vms {
             let Some(keys) = vm.keys else { continue };
@@ -359,13 +359,13 @@ impl Keys {
     }
 
     /// Returns whether the VM's agent has not used its new key although the window is over.
-    pub(super) fn is_overdue(&self, tenant: &Tenant, number: usize) -> bool {
+    pub(crate) fn is_overdue(&self, tenant: &Tenant, number: usize) -> bool {
         let vm = number as u16;
         self.awaited.contains(&vm) && self.of(tenant, number).is_some_and(|keys| keys.previous.is_none())
     }
 
     /// Returns when the window of a VM's rotation ends, in seconds since 1970.
-    pub(super) fn until(&self, tenant: &Tenant, number: usize) -> Option<u64> {
+    pub(crate) fn until(&self, tenant: &Tenant, number: usize) -> Option<u64> {
         self.rotation(tenant, number, Now::read()).map(|rotation| rotation.until)
     }
 }

@@ -1,6 +1,6 @@
 //! Log lines about refused programs.
 
-use crate::problems::fail_policy;
+use crate::status::problems::fail_policy;
 use p4shield_abi::Direction;
 use p4shield_config::{NoProgram, Tenant};
 

@@ -1,7 +1,7 @@
 //! `p4shield key rotate`: finds the key file and has the tenant's supervisor rotate it.
 
+use crate::lifecycle::state::DaemonState;
 use crate::rotation::{KeyOrder, KeyRotation};
-use crate::state::DaemonState;
 use crate::supervisor::RotationOrder;
 use crate::text::chain;
 use p4shield_seal::TenantKey;

@@ -4,17 +4,17 @@
 //! `switches::registry`, which records what the libraries in switches report.
 
 use crate::config::{self, Attachment};
-use crate::problem::lines;
-use crate::problems;
+use crate::lifecycle::state::{DaemonState, Running};
 use crate::programs::{ProgramKey, ProgramStore};
-use crate::state::{DaemonState, Running};
+use crate::status::problem::lines;
+use crate::status::problems;
+use crate::status::totals::Totals;
 use crate::status::{
     DirectionStatus, HandshakeStatus, InfoStatus, IngressRule, KeyStatus, PortStatus, SessionStatus, State,
     Status, TenantStatus, Unowned, VmStatus,
 };
 use crate::supervisor::{KeyReport, SupervisorReport};
 use crate::text::hex;
-use crate::totals::Totals;
 use p4shield_abi::info::InfoStatus as Info;
 use p4shield_abi::{Direction, ProgramLimit};
 use p4shield_attach::UnownedCounts;

@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-const DASHBOARD: &str = include_str!("../../../../packaging/grafana/p4shield.json");
-const METRICS: &str = include_str!("../../../../docs/reference/metrics.md");
+const DASHBOARD: &str = include_str!("../../../../../packaging/grafana/p4shield.json");
+const METRICS: &str = include_str!("../../../../../docs/reference/metrics.md");
 /// Labels that Prometheus adds.
 const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 

@@ -6,22 +6,24 @@ use crate::api;
 use crate::attachment::Attachment;
 use crate::config::{self, Config};
 use crate::error::DaemonError;
-use crate::http;
-use crate::losses::RecentLosses;
-use crate::notify;
+use crate::lifecycle::reload_report::ReloadReport;
+use crate::lifecycle::state::{DaemonState, FALLBACK_UID, Running, Starter};
+use crate::lifecycle::upgrade::UPGRADE_SIGNAL;
+use crate::metrics::http;
 use crate::programs::ProgramStore;
-use crate::reload_report::ReloadReport;
-use crate::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::status::Status;
+use crate::status::losses::RecentLosses;
+use crate::status::watch::{WatchedProblems, Watcher};
 use crate::switches::SwitchAttachment;
 use crate::trusted_folder::open_trusted;
-use crate::upgrade::UPGRADE_SIGNAL;
-use crate::watch::{WatchedProblems, Watcher};
 use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::Cgroup;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -67,19 +69,19 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
         // Switches have not connected yet; the watcher reports what is wrong once they have had time.
         daemon.reload_and_log(|report| report.problems.clear());
     }
-    notify::send("READY=1");
+    notify("READY=1");
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
-                notify::send("RELOADING=1");
+                notify("RELOADING=1");
                 daemon.reload_and_log(|_| ());
-                notify::send("READY=1");
+                notify("READY=1");
             }
             UPGRADE_SIGNAL => daemon.state.execute_successor(),
             _ => break,
         }
     }
-    notify::send("STOPPING=1");
+    notify("STOPPING=1");
     drop(daemon);
     // A thread that answers a request keeps the attachment from being dropped before this process ends.
     attachment.stop();
@@ -241,4 +243,25 @@ fn first_uid() -> u32 {
         (u64::from(FIRST_UID) >= first && u64::from(FIRST_UID) + 65536 <= last).then_some(())
     };
     if map.lines().any(|l| contains_range(l).is_some()) { FIRST_UID } else { FALLBACK_UID }
+}
+
+/// Sends a state such as `READY=1` to the service manager, if `NOTIFY_SOCKET` names its socket
+/// (`sd_notify`).
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_bytes() {
+        // A leading @ denotes the abstract namespace.
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    };
+    let mut text = state.to_owned();
+    if state.starts_with("RELOADING") {
+        // Type=notify-reload requires the time.
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        text = format!("{state}\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1_000);
+    }
+    let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &a));
+    if let Err(error) = sent {
+        tracing::warn!(event = "notify_failed", %error, "cannot notify systemd of {state}");
+    }
 }

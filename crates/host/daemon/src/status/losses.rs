@@ -1,7 +1,7 @@
 //! Which losses of packets are recent. Counters of packets without a verdict only grow, so one loss at a
 //! start would be a problem for ever.
 
-use crate::problem::{Problem, ProblemKey, ProblemKind};
+use crate::status::problem::{Problem, ProblemKey, ProblemKind};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

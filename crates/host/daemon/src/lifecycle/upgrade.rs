@@ -3,7 +3,7 @@
 //! The process stays the same, so a service manager sees no restart. The checks come first: what would not
 //! start is never executed.
 
-use crate::state::DaemonState;
+use crate::lifecycle::state::DaemonState;
 use crate::text::chain;
 use p4shield_control::{PROTOCOL_VERSION, printable_lines};
 use rustix::process::Signal;

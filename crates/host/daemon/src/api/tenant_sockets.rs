@@ -1,7 +1,7 @@
 //! Which tenants have an open socket of their own.
 
 use crate::config::{Config, TenantSocket};
-use crate::problem::{Problem, ProblemKind};
+use crate::status::problem::{Problem, ProblemKind};
 use crate::text::chain;
 use std::collections::BTreeMap;
 

@@ -13,13 +13,13 @@
 
 use crate::api;
 use crate::config::Config;
-use crate::http;
-use crate::key_files;
+use crate::lifecycle::reload_report::ReloadReport;
+use crate::lifecycle::state::{DaemonState, Running};
 use crate::metrics;
-use crate::problem;
-use crate::reload_report::ReloadReport;
-use crate::state::{DaemonState, Running};
+use crate::metrics::http;
 use crate::status::State;
+use crate::status::problem;
+use crate::status::problems::replaced_key_file;
 use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
 use crate::text::chain;
 use std::path::Path;
@@ -96,7 +96,7 @@ impl DaemonState {
         let mut paths = Vec::new();
         for status in self.status().tenants {
             let Some((_, tenant)) = running.config.tenant(&status.name) else { continue };
-            paths.extend(status.vms.iter().filter_map(|vm| key_files::replaced(tenant, vm)));
+            paths.extend(status.vms.iter().filter_map(|vm| replaced_key_file(tenant, vm)));
             paths.dedup();
         }
         paths.iter().map(|path| path.display().to_string()).collect()

@@ -1,8 +1,13 @@
 //! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are
 //! stable.
 
-use crate::exposition::{self, Family, Kind, Labels, with};
-use crate::state::DaemonState;
+#[cfg(test)]
+mod dashboard;
+pub(crate) mod exposition;
+pub(crate) mod http;
+
+use crate::lifecycle::state::DaemonState;
+use crate::metrics::exposition::{Family, Kind, Labels, with};
 use crate::status::{DirectionStatus, PortStatus, State, Status};
 use std::sync::Arc;
 
@@ -239,7 +244,7 @@ mod tests {
     fn render(status: &Status) -> String {
         exposition::text(&families(status))
     }
-    use crate::problem::{Problem, ProblemKind};
+    use crate::status::problem::{Problem, ProblemKind};
     use crate::status::{SideStatus, SwitchStatus, TenantStatus, Unowned, VmStatus, WireStatus};
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -382,8 +387,8 @@ mod tests {
 
     #[test]
     fn alerts_use_documented_metrics_only() {
-        let document = include_str!("../../../../docs/reference/metrics.md");
-        let rules = include_str!("../../../../packaging/prometheus/p4shield.rules.yml");
+        let document = include_str!("../../../../../docs/reference/metrics.md");
+        let rules = include_str!("../../../../../packaging/prometheus/p4shield.rules.yml");
         let expressions = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
         let words = expressions.flat_map(|e| e.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
         let metrics: Vec<_> = words.filter(|word| word.starts_with("p4shield_")).collect();
@@ -395,7 +400,7 @@ mod tests {
 
     #[test]
     fn labels_are_the_documented_ones() {
-        let document = include_str!("../../../../docs/reference/metrics.md");
+        let document = include_str!("../../../../../docs/reference/metrics.md");
         let mut checked = 0;
         for line in render(&status()).lines().filter(|line| line.starts_with("p4shield_")) {
             let (name, labels) = line.split_once('{').unwrap();
@@ -410,7 +415,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let document = include_str!("../../../../docs/reference/metrics.md");
+        let document = include_str!("../../../../../docs/reference/metrics.md");
         for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().unwrap();
             assert!(

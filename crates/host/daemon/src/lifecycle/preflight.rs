@@ -2,8 +2,8 @@
 //!
 //! Nothing is started, created or changed.
 
-use crate::bundle_files as bundles;
 use crate::config::{Compartment, Config, Machine, Problem, Tee};
+use crate::programs::bundle_files as bundles;
 use crate::text::{chain, read_objects};
 use p4shield_compartment::firmware;
 use p4shield_image::{Image, ImageError};

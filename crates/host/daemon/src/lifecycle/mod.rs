@@ -1,0 +1,11 @@
+//! The life of the daemon: its start and end ([`daemon`]), what its threads share ([`state`]), changes of the
+//! configuration ([`reload`]) and of the release ([`upgrade`]), and what `p4shield run --check` reports
+//! ([`preflight`]).
+
+pub(crate) mod daemon;
+pub(crate) mod lock;
+pub(crate) mod preflight;
+pub(crate) mod reload;
+pub(crate) mod reload_report;
+pub(crate) mod state;
+pub(crate) mod upgrade;

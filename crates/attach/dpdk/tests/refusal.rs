@@ -106,8 +106,10 @@ fn members_of_a_bonding_device_are_mediated_once() {
         p4shield_need::skip("bonding", "this DPDK has no bonding device");
         return;
     };
+    // The member is a port with a lane of its own until testpmd configures the bonding device.
+    wait_until("the bonding device", 30, || daemon.ports().contains("net_bonding0"))
+        .unwrap_or_else(|e| panic!("{e}: {:?}", daemon.ports()));
     daemon.wait_lanes(1);
-    assert!(daemon.ports().contains("net_bonding0"), "{:?}", daemon.ports());
     assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
 }
 

@@ -115,16 +115,15 @@ impl Cloud {
     }
 
     pub(crate) fn wait(&self, what: &str, done: impl FnMut() -> bool) {
-        wait_until(what, 180, done).unwrap_or_else(|e| {
-            let log = std::fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
-            let said = if let Carrier::Ovs(switch) = &self.carrier { switch.log() } else { String::new() };
-            let log = process::last_lines(&log, 20);
-            panic!(
-                "{e}\n{}\ndaemon: {log}\nswitch: {}",
-                self.p4shield("status", &[]).1,
-                process::last_lines(&said, 20)
-            );
-        });
+        wait_until(what, 180, done).unwrap_or_else(|e| panic!("{e}\n{}", self.story()));
+    }
+
+    /// Returns the status, and what daemon and switch logged last.
+    pub(crate) fn story(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
+        let said = if let Carrier::Ovs(switch) = &self.carrier { switch.log() } else { String::new() };
+        let [daemon, switch] = [&log, &said].map(|log| process::last_lines(log, 20));
+        format!("{}\ndaemon: {daemon}\nswitch: {switch}", self.p4shield("status", &[]).1)
     }
 
     /// Runs a client of the daemon. Returns exit code and output.

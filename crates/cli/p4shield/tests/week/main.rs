@@ -70,7 +70,7 @@ fn week(attachment: Attachment) {
             let phase = cloud.change_often(&mut configuration, &mut random, (changes / 2, gentle));
             println!("{attachment:?}, seed {seed}, {} changes: {phase:?}", changes / 2);
             assert!(phase.bob.0 as u64 > changes / 2, "{phase:?}");
-            assert_eq!(phase.bobs_drops, "", "{phase:?}");
+            assert_eq!(phase.bobs_drops, "", "{phase:?}\n{}", cloud.story());
             cloud.agrees(&configuration);
             phase
         });

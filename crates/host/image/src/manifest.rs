@@ -32,12 +32,12 @@ impl Manifest {
     /// Returns the manifest of an image.
     pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], command_line: &str) -> Self {
         let digests = [kernel, initramfs, command_line.as_bytes()].map(Sha256::digest);
-        let image = hex(&Sha256::digest(digests.concat()));
+        let image = hex::encode(Sha256::digest(digests.concat()));
         Self {
             image,
-            kernel: hex(&digests[0]),
-            initramfs: hex(&digests[1]),
-            program: hex(&Sha256::digest(program)),
+            kernel: hex::encode(digests[0]),
+            initramfs: hex::encode(digests[1]),
+            program: hex::encode(Sha256::digest(program)),
             command_line: command_line.to_owned(),
         }
     }
@@ -69,14 +69,10 @@ impl Image {
             [(&image.kernel, &image.manifest.kernel), (&image.initramfs, &image.manifest.initramfs)]
         {
             let bytes = std::fs::read(path).map_err(ImageError::file(Operation::Read, path))?;
-            if hex(&Sha256::digest(&bytes)) != *digest {
+            if hex::encode(Sha256::digest(&bytes)) != *digest {
                 return Err(ImageError::Changed { path: path.clone() });
             }
         }
         Ok(image)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

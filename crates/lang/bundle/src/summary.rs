@@ -97,7 +97,7 @@ impl Summary {
         let checks = contents.checks.iter().map(|check| CheckSummary {
             name: check.name.clone(),
             direction: Direction::from_u8(check.direction).map_or("", Direction::name),
-            packet: hex(&check.packet),
+            packet: hex::encode(&check.packet),
             expect: if check.passes { "pass" } else { "drop" },
             information: check.information.clone(),
         });
@@ -124,15 +124,17 @@ impl Summary {
 
 impl ProgramSummary {
     fn new(program: &BundledProgram, linked: Result<[u8; 32], String>) -> Self {
-        let object =
-            |bytes: &Vec<u8>| ObjectSummary { bytes: bytes.len(), sha256: hex(&Sha256::digest(bytes)) };
+        let object = |bytes: &Vec<u8>| ObjectSummary {
+            bytes: bytes.len(),
+            sha256: hex::encode(Sha256::digest(bytes)),
+        };
         let entries = program.entries.iter().map(|e| EntrySummary {
             map: e.map.clone(),
-            key: hex(&e.key),
-            value: hex(&e.value),
+            key: hex::encode(&e.key),
+            value: hex::encode(&e.value),
         });
         let (digest, error) = match linked {
-            Ok(linked) => (Some(hex(&program_digest(linked, &program.entries))), None),
+            Ok(linked) => (Some(hex::encode(program_digest(linked, &program.entries))), None),
             Err(why) => (None, Some(why)),
         };
         Self {
@@ -143,8 +145,4 @@ impl ProgramSummary {
             entries: entries.collect(),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -90,7 +90,7 @@ impl std::fmt::Display for PacketAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Drop => f.write_str("drops it"),
-            Self::Send(s) => write!(f, "sends {} to port {}", hex(&s.bytes), s.port),
+            Self::Send(s) => write!(f, "sends {} to port {}", hex::encode(&s.bytes), s.port),
             Self::Replicate(group) => write!(f, "sends it to group {group}"),
         }
     }
@@ -250,10 +250,4 @@ impl Device {
         }
         Ok(())
     }
-}
-
-/// Formats bytes as hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -152,8 +152,8 @@ impl Check {
                 verification.status = claims.attested.to_string();
                 verification.attested = claims.attested != Attested::No;
                 if verification.attested {
-                    verification.measurement = Some(hex(&claims.measurement));
-                    verification.host_data = Some(hex(&claims.host_data));
+                    verification.measurement = Some(hex::encode(claims.measurement));
+                    verification.host_data = Some(hex::encode(claims.host_data));
                     verification.tcb = Some(claims.tcb);
                 }
             }
@@ -180,8 +180,4 @@ fn error(error: PolicyError) -> anyhow::Error {
         PolicyError::Read { .. } => error.into(),
         _ => Refused::because(&error).into(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

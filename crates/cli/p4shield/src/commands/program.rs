@@ -8,7 +8,7 @@ use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
 use p4shield_control::MAX_OBJECTS;
 use p4shield_daemon::api::{self, Answer, Command as Request, ObjectBytes};
-use p4shield_daemon::view::What;
+use p4shield_tables::view::What;
 
 use super::history;
 use super::program_state::Show;

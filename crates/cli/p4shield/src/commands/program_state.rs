@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use p4shield_console::output;
 use p4shield_daemon::api::{self, ApiError};
-use p4shield_daemon::view::{
+use p4shield_tables::view::{
     ActionView, DirectionView, Inspection, MatchView, Number, ObjectKind, ObjectView, ProgramView, Row, What,
 };
 
@@ -217,7 +217,7 @@ fn cells(o: &ObjectView, r: &Row) -> Vec<String> {
         return vec![key, raw.value.clone()];
     }
     let keys = || {
-        let one = |(k, m): (&p4shield_daemon::view::KeyView, &MatchView)| format!("{}={m}", k.name);
+        let one = |(k, m): (&p4shield_tables::view::KeyView, &MatchView)| format!("{}={m}", k.name);
         o.keys.iter().zip(&r.keys).map(one).collect::<Vec<_>>().join(" ")
     };
     let mut cells = vec![r.index.map_or_else(keys, |i| i.to_string())];
@@ -270,7 +270,7 @@ fn columns(out: &mut String, rows: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use p4shield_daemon::view::KeyView;
+    use p4shield_tables::view::KeyView;
 
     #[test]
     fn counters_and_tables_are_shown_in_columns() {

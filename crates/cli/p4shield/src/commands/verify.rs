@@ -56,7 +56,7 @@ impl Args {
         let result = verify(&linked, self.no_cache)?;
         let verification = Verification {
             accepted: result.is_ok(),
-            digest: hex(&linked.digest()),
+            digest: hex::encode(linked.digest()),
             instructions: linked.insns.len(),
             maps: linked.maps.iter().map(|m| m.name.as_str()).collect(),
             report: result.as_ref().ok(),
@@ -123,8 +123,4 @@ fn cache_folder() -> Option<PathBuf> {
     let parent = base.join("p4shield");
     std::fs::create_dir_all(&parent).ok()?;
     Some(parent.join("verified"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -10,13 +10,13 @@ mod server;
 mod tenant;
 pub(crate) mod tenant_sockets;
 
-use crate::inspect::view::{Inspection, ProgramView};
 use crate::lifecycle::reload_report::ReloadReport;
 use crate::programs::ProgramRecord;
 use crate::rotation::{KeyOrder, KeyRotation};
 use crate::status::Status;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use p4shield_tables::view::{Inspection, ProgramView};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -313,7 +313,7 @@ mod tests {
         let commands = [Command::Status, load, Command::Inspect(inspection)];
         let tenants = vec![TenantStatus { vms: vec![VmStatus::default()], ..TenantStatus::default() }];
         let status = Status { tenants, advice: vec!["a\nb".to_owned()], ..Status::default() };
-        let program = Box::new(crate::inspect::view::sample());
+        let program = Box::new(crate::inspect::sample());
         let answers =
             [Answer::Status(Box::new(status)), Answer::Failed("no".to_owned()), Answer::Program(program)];
         let mut seeds: Vec<_> = commands.iter().map(|c| serde_json::to_vec(c).unwrap()).collect();

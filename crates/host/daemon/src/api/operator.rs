@@ -2,10 +2,10 @@
 
 use super::server::Endpoint;
 use super::{Answer, Command, ObjectBytes};
-use crate::inspect::view::Inspection;
 use crate::lifecycle::state::{DaemonState, LoadRequest, Target};
 use crate::metrics;
 use crate::supervisor::Loaded;
+use p4shield_tables::view::Inspection;
 use std::sync::Arc;
 
 /// The operator's endpoint.

@@ -3,16 +3,15 @@
 //! The daemon reads them when it is scraped. Tenants are read at a time, so that a P4 VM that answers slowly
 //! costs its own tenant's counters only; the rows of a tenant are bounded.
 
-use super::objects::objects;
-use super::remote::{Extent, describe};
 use super::running_slots;
-use super::view::{MatchView, Row, What};
 use crate::config::Tenant;
 use crate::lifecycle::state::DaemonState;
 use crate::metrics::exposition::{Family, Kind, Labels, with};
 use crate::supervisor::Supervisor;
 use p4shield_abi::Direction;
 use p4shield_control::ProgramSlot;
+use p4shield_tables::view::{MatchView, Row, What};
+use p4shield_tables::{Ask, Extent, describe, objects};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ struct TenantCounters {
     rows: BTreeMap<Place, Counts>,
     /// Rows that were left out, by VM, direction and counter.
     cut: BTreeMap<(u16, u8, String), u64>,
-    /// Whether something could not be read.
+    /// Something could not be read.
     unread: bool,
 }
 
@@ -109,7 +108,7 @@ fn tenant_counters(supervisor: Option<&Arc<Supervisor>>, tenant: &Tenant) -> Ten
 
 impl TenantCounters {
     /// Reads the marked counters of one program.
-    fn read(&mut self, ask: &mut super::Ask<'_>, slot: ProgramSlot) -> Result<(), String> {
+    fn read(&mut self, ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<(), String> {
         let described = describe(ask, slot)?;
         for object in objects(&described, What::Counters) {
             let Some(metric) = object.metric() else { continue };

@@ -1,38 +1,23 @@
-//! What `p4shield program counters`, `registers` and `tables` show, and the metrics of marked counters.
+//! The state that `p4shield program counters`, `registers` and `tables` show, and the metrics of marked
+//! counters.
 //!
 //! The daemon asks what runs a program, a P4 VM or with placement `inline` a switch, through the tenant's
-//! supervisor. It trusts no answer: `remote` bounds and checks them, `decode` shows what fits the program's
-//! schema, `objects` joins both, and `metrics` exports the counters that a program marks with `@metric`.
-//!
-//! Reading disturbs no packet: the P4 VM's worker copies a few kilobytes at a time between two batches
-//! (`p4shield_runtime`).
+//! supervisor; `p4shield_tables` checks and decodes the answers, and `metrics` exports the counters that a
+//! program marks with `@metric`.
 
-mod decode;
 mod metrics;
-mod objects;
-mod remote;
-#[cfg(test)]
-mod tests;
-pub mod view;
 
 use crate::config::{Config, Tenant};
 use crate::lifecycle::state::DaemonState;
 use crate::supervisor::Supervisor;
-use crate::text::hex;
-use objects::{Object, objects};
 use p4shield_abi::Direction;
-use p4shield_control::{Envelope, ProgramSlot, Reply, Request};
-use remote::{Ask, Described, Extent, describe};
+use p4shield_control::ProgramSlot;
+use p4shield_tables::view::{Inspection, ProgramView};
+use p4shield_tables::{show, unknown_name};
 use std::time::{Duration, Instant};
-use view::{DirectionView, Inspection, ObjectView, ProgramView};
 
 /// Longest time for an answer; less than a client waits.
 const LONGEST: Duration = Duration::from_secs(40);
-/// The most rows, and bytes of them, of one answer.
-const MAX_ROWS: usize = 20_000;
-const MAX_BYTES: usize = 8 << 20;
-/// Names that an error lists.
-const MAX_NAMES: usize = 20;
 
 impl DaemonState {
     /// Shows the state of a VM's programs.
@@ -116,96 +101,45 @@ fn running_slots(supervisor: &Supervisor) -> Vec<ProgramSlot> {
     slots.collect()
 }
 
-/// Shows the program that any bytes describe: pieces with a `u16` length, each a reply. Entry point for
-/// fuzzing.
-///
-/// # Panics
-/// An object has more rows than were asked for.
-pub fn fuzz(bytes: &[u8]) {
-    for what in [view::What::Counters, view::What::Registers, view::What::Tables] {
-        let mut rest = bytes;
-        let mut ask = |_: Request| {
-            let (len, tail) = rest.split_first_chunk().ok_or("no reply")?;
-            let (reply, tail) = tail.split_at_checked(u16::from_le_bytes(*len).into()).ok_or("no reply")?;
-            rest = tail;
-            decode_reply(reply)
-        };
-        let inspection = Inspection { what, limit: Some(100), ..Inspection::default() };
-        let shown = show(&mut ask, ProgramSlot::new(0, Direction::Ingress), &inspection);
-        let objects = shown.iter().flat_map(|view| &view.objects);
-        assert!(objects.filter(|o| o.map.is_some()).all(|o| o.rows.len() <= 100), "more rows than the limit");
-    }
-}
+/// A view with each kind of row, for tests of the encoding.
+#[cfg(test)]
+pub(crate) fn sample() -> ProgramView {
+    use p4shield_tables::view::{
+        ActionView, DirectionView, KeyView, MatchView, MeterView, Number, ObjectKind, ObjectView, RawEntry,
+        Row,
+    };
 
-fn decode_reply(bytes: &[u8]) -> Result<Reply, String> {
-    p4shield_control::decode(bytes).map(|envelope: Envelope<Reply>| envelope.body).map_err(|e| e.to_string())
-}
-
-/// Shows the state of one program.
-fn show(ask: &mut Ask<'_>, slot: ProgramSlot, inspection: &Inspection) -> Result<DirectionView, String> {
-    let described = describe(ask, slot)?;
-    let all = objects(&described, inspection.what);
-    let chosen = chosen(&all, &described, inspection.name.as_deref());
-    let (mut rows, mut bytes) = (MAX_ROWS, MAX_BYTES);
-    let mut shown: Vec<ObjectView> = Vec::with_capacity(chosen.len());
-    for object in chosen {
-        if inspection.limit.is_none() && rows == 0 {
-            // The next page has the rows of this object.
-            shown.push(ObjectView { next: Some(inspection.from), ..object.outline(&described) });
-            continue;
-        }
-        let limit = inspection.limit.map(|limit| (limit as usize).min(rows));
-        let extent = Extent { from: inspection.from, limit, bytes, zeros: inspection.zeros };
-        let view = object.view(ask, (slot, &described), extent)?;
-        rows = rows.saturating_sub(view.rows.len());
-        bytes = bytes.saturating_sub(view.rows.len().saturating_mul(object.row_bytes(&described)));
-        shown.push(view);
-    }
-    let direction = Direction::from_u8(slot.direction).map_or("", Direction::name);
-    Ok(DirectionView {
-        direction: direction.to_owned(),
-        program: hex(&described.program),
-        notes: notes(&described, &all),
-        objects: shown,
-    })
-}
-
-/// Returns the objects of a name: those with exactly this name, else those whose last parts it is.
-fn chosen<'o, 'a>(all: &'o [Object<'a>], described: &Described, name: Option<&str>) -> Vec<&'o Object<'a>> {
-    let Some(name) = name else { return all.iter().collect() };
-    let exact: Vec<_> = all.iter().filter(|o| o.name(described) == name).collect();
-    if !exact.is_empty() {
-        return exact;
-    }
-    let suffix = format!(".{name}");
-    all.iter().filter(|o| o.name(described).ends_with(&suffix)).collect()
-}
-
-/// Explains what is shown without names.
-fn notes(described: &Described, all: &[Object<'_>]) -> Vec<String> {
-    match &described.schema {
-        Some(Err(why)) => vec![format!("maps are shown raw, since {why}")],
-        None if !described.maps.is_empty() => vec![
-            "maps are shown raw, since the object has no names and types; compile the P4 program again with \
-             this version of p4shield (objects of C code alone have none)"
-                .to_owned(),
-        ],
-        Some(Ok(_)) if all.iter().any(|o| matches!(o, Object::Raw(_))) => {
-            vec!["maps of C code are shown raw".to_owned()]
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn unknown_name(ask: &mut Ask<'_>, slots: &[ProgramSlot], inspection: &Inspection, name: &str) -> String {
-    let mut names = Vec::new();
-    for slot in slots {
-        let Ok(described) = describe(ask, *slot) else { continue };
-        names.extend(objects(&described, inspection.what).iter().map(|o| o.name(&described)));
-    }
-    names.sort();
-    names.dedup();
-    names.truncate(MAX_NAMES);
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    format!("the program has no object {name:?} of this kind; it has: {names}")
+    let action = ActionView { name: "forward".into(), params: vec![("port".into(), "0x1ff".into())] };
+    let matches = vec![
+        MatchView::Exact("0x08".into()),
+        MatchView::Prefix("0x0a000000".into(), 8),
+        MatchView::Ternary("0x1".into(), "0x3".into()),
+        MatchView::Range("0x1".into(), "0x3".into()),
+        MatchView::Any,
+    ];
+    let key = KeyView { name: "hdr.ip.dst".into(), kind: "lpm".into(), width: 32 };
+    let row = |index| Row { index: Some(index), ..Row::default() };
+    let numbers = [Number::Unsigned(5), Number::Negative(-5), Number::Wide("0x05".into())];
+    let mut rows: Vec<_> = numbers.map(|n| Row { value: Some(n), ..row(1) }).into();
+    rows.push(Row { keys: matches, priority: Some(1), action: Some(action.clone()), ..Row::default() });
+    rows.push(Row { packets: Some(3), bytes: Some(180), meter: Some(MeterView::default()), ..row(2) });
+    rows.push(Row { raw: Some(RawEntry { key: "00".into(), value: "01".into() }), ..Row::default() });
+    let object = ObjectView {
+        name: "pipe.t".into(),
+        kind: ObjectKind::Table,
+        map: Some("pipe_t".into()),
+        keys: vec![key],
+        default_action: Some(action),
+        rows,
+        more: 7,
+        next: Some(4096),
+        ..ObjectView::default()
+    };
+    let direction = DirectionView {
+        direction: "ingress".into(),
+        notes: vec!["a".into()],
+        objects: vec![object],
+        ..DirectionView::default()
+    };
+    ProgramView { tenant: "alice".into(), vm: "web".into(), directions: vec![direction] }
 }

@@ -16,7 +16,7 @@ pub(crate) mod refusal;
 
 pub use record::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
 
-use crate::text::{chain, hex, read_objects};
+use crate::text::{chain, read_objects};
 use p4shield_abi::Direction;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -239,7 +239,7 @@ fn read_stored(folder: &Path, record: &ProgramRecord) -> Result<Objects, String>
 
 /// Returns the digest of an object, hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 fn object_path(folder: &Path, sha256: &str) -> PathBuf {

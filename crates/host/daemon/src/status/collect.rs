@@ -14,7 +14,6 @@ use crate::status::{
     Status, TenantStatus, Unowned, VmStatus,
 };
 use crate::supervisor::{KeyReport, SupervisorReport};
-use crate::text::hex;
 use p4shield_abi::info::InfoStatus as Info;
 use p4shield_abi::{Direction, ProgramLimit};
 use p4shield_attach::UnownedCounts;
@@ -128,8 +127,8 @@ fn key_status(keys: &control::KeyStatus, report: KeyReport, page: bool) -> KeySt
 
 fn handshake_status(handshake: &control::HandshakeStatus) -> HandshakeStatus {
     let session = |s: &control::SessionStatus| SessionStatus {
-        transcript: hex(&s.transcript),
-        agent: hex(&s.agent),
+        transcript: hex::encode(s.transcript),
+        agent: hex::encode(s.agent),
         is_agent_known: s.is_agent_known,
         is_attested: s.presented_evidence,
         age_s: s.age_s,
@@ -173,7 +172,7 @@ fn direction_status(
     };
     let judged = p4vm.map(|p| &p.directions[direction as usize]);
     DirectionStatus {
-        program: judged.and_then(|j| j.program).map(|digest| hex(&digest)),
+        program: judged.and_then(|j| j.program).map(hex::encode),
         error: report.refusals.get(vm).and_then(|r| r[direction as usize].clone()),
         packets: tally.packets_in,
         bytes: tally.bytes_in,

@@ -7,7 +7,6 @@
 use super::provision::{Objects, ProgramHost, ProgramRequest};
 use super::{ANSWER_TIMEOUT, VERIFY_TIMEOUT};
 use crate::config::Tenant;
-use crate::text::hex;
 use p4shield_abi::Direction;
 use p4shield_bundle::{MAX_BUNDLE, PublicKey};
 use p4shield_control::{BundleLoaded, BundleRequest, ClientError, Reply, Request, Resources};
@@ -152,7 +151,7 @@ pub(super) struct LoadedProgram {
 /// Describes what runs, for the operator.
 pub(super) fn describe(loaded: &BundleLoaded) -> String {
     let program = |d: Direction| {
-        let digest = loaded.programs[d as usize].map_or_else(|| "no program".to_owned(), |p| hex(&p));
+        let digest = loaded.programs[d as usize].map_or_else(|| "no program".to_owned(), hex::encode);
         format!("{} {digest}", d.name())
     };
     let [ingress, egress] = Direction::ALL.map(program);

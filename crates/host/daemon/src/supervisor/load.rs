@@ -5,7 +5,6 @@ use super::bundles::{self, LoadedProgram, Step};
 use super::provision::{self, Objects};
 use super::thread::SupervisorThread;
 use super::{ANSWER_TIMEOUT, Answer, NO_PROGRAM};
-use crate::text::hex;
 use p4shield_abi::Direction;
 use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_control::{ClientError, ProgramSlot, Request, Resources};
@@ -21,7 +20,7 @@ impl SupervisorThread {
     ) -> Result<LoadedProgram, ClientError> {
         if self.pinned.is_none() {
             let digest = provision::load(process, slot, objects, None)?;
-            let text = digest.map_or_else(|| NO_PROGRAM.to_owned(), |digest| hex(&digest));
+            let text = digest.map_or_else(|| NO_PROGRAM.to_owned(), hex::encode);
             return Ok(LoadedProgram { digest, text });
         }
         if objects.is_empty() {
@@ -51,7 +50,7 @@ impl SupervisorThread {
             let staged = bundles::send(process, vm, objects, &self.versions, Step::Stage);
             staged.map(|loaded| bundles::describe(&loaded))
         } else {
-            provision::stage(process, slot, objects).map(|digest| hex(&digest))
+            provision::stage(process, slot, objects).map(hex::encode)
         };
         let staged = staged.and_then(|text| {
             process.call(Request::Discard, &Resources::none(), ANSWER_TIMEOUT).map(|_| text)

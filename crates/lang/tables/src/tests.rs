@@ -1,5 +1,4 @@
-use super::objects::objects;
-use super::remote::{Extent, describe, read};
+use super::remote::read;
 use super::view::{MatchView, Number, ObjectKind, What};
 use super::*;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};

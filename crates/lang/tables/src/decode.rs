@@ -1,7 +1,6 @@
 //! Decoding of map entries by a program's schema. Both come from a tenant: whatever does not fit is left out.
 
-use super::view::{ActionView, KeyView, MatchView, MeterView, Number, RawEntry, Row};
-use crate::text::hex;
+use crate::view::{ActionView, KeyView, MatchView, MeterView, Number, RawEntry, Row};
 use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_LPM_TRIE};
 use p4shield_abi::meter::{METER_CELL_SIZE, MeterCell};
 use p4shield_abi::schema::{
@@ -13,12 +12,12 @@ use p4shield_control::printable;
 const MAX_SHOWN: usize = 256;
 
 /// Returns a tenant's name fit for people and metrics.
-pub(super) fn name(text: &str) -> String {
+pub(crate) fn name(text: &str) -> String {
     printable(text).chars().take(MAX_SHOWN).collect()
 }
 
 /// Returns the name of a unit.
-pub(super) const fn unit(unit: Unit) -> &'static str {
+pub(crate) const fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Packets => "packets",
         Unit::Bytes => "bytes",
@@ -28,7 +27,7 @@ pub(super) const fn unit(unit: Unit) -> &'static str {
 
 /// Returns a number in network byte order as hexadecimal, with the digits of its width.
 fn number(bytes: &[u8], width: u32) -> String {
-    let digits = hex(bytes);
+    let digits = hex::encode(bytes);
     let wanted = (width.max(1).div_ceil(4) as usize).min(digits.len());
     format!("0x{}", &digits[digits.len() - wanted..])
 }
@@ -53,8 +52,8 @@ fn short(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Whether an array's schema fits its map.
-pub(super) fn fits_array(a: &ArraySchema, definition: &MapDefinition) -> bool {
+/// Returns whether an array's schema fits its map.
+pub(crate) fn fits_array(a: &ArraySchema, definition: &MapDefinition) -> bool {
     let size = definition.value_size as usize;
     match a.element {
         Element::Meter => size == METER_CELL_SIZE,
@@ -64,7 +63,7 @@ pub(super) fn fits_array(a: &ArraySchema, definition: &MapDefinition) -> bool {
 }
 
 /// Decodes an element of an array.
-pub(super) fn element(a: &ArraySchema, index: u32, value: &[u8]) -> Row {
+pub(crate) fn element(a: &ArraySchema, index: u32, value: &[u8]) -> Row {
     let mut row = Row { index: Some(index), ..Row::default() };
     match a.element {
         Element::Counter => (row.packets, row.bytes) = counts(value, 0, a.unit),
@@ -100,20 +99,20 @@ fn meter(value: &[u8], at: usize) -> Option<MeterView> {
 }
 
 /// Shows an entry without a schema.
-pub(super) fn raw(definition: &MapDefinition, key: &[u8], value: &[u8]) -> Row {
+pub(crate) fn raw(definition: &MapDefinition, key: &[u8], value: &[u8]) -> Row {
     let index = word(key, 0).filter(|_| definition.map_type == p4shield_abi::map::TYPE_ARRAY);
-    Row { index, raw: Some(RawEntry { key: hex(key), value: hex(value) }), ..Row::default() }
+    Row { index, raw: Some(RawEntry { key: hex::encode(key), value: hex::encode(value) }), ..Row::default() }
 }
 
 /// Returns the keys of a table.
-pub(super) fn keys(t: &TableSchema) -> Vec<KeyView> {
+pub(crate) fn keys(t: &TableSchema) -> Vec<KeyView> {
     let view =
         |k: &KeySchema| KeyView { name: name(&k.name), kind: k.kind.name().to_owned(), width: k.width };
     t.keys.iter().map(view).collect()
 }
 
 /// Decodes an entry of a table's map.
-pub(super) fn entry(t: &TableSchema, definition: &MapDefinition, key: &[u8], value: &[u8]) -> Option<Row> {
+pub(crate) fn entry(t: &TableSchema, definition: &MapDefinition, key: &[u8], value: &[u8]) -> Option<Row> {
     let mut row = match definition.map_type {
         TYPE_CLASSIFIER => rule(t, key)?,
         map_type => {
@@ -131,7 +130,7 @@ pub(super) fn entry(t: &TableSchema, definition: &MapDefinition, key: &[u8], val
 }
 
 /// Decodes an entry that is code.
-pub(super) fn code_entry(t: &TableSchema, rule_bytes: &[u8], value: &[u8]) -> Option<Row> {
+pub(crate) fn code_entry(t: &TableSchema, rule_bytes: &[u8], value: &[u8]) -> Option<Row> {
     let mut row = rule(t, rule_bytes)?;
     row.action = action(&t.actions, value);
     // Without overlapping entries there is no priority.
@@ -194,7 +193,7 @@ fn rule(t: &TableSchema, rule: &[u8]) -> Option<Row> {
 }
 
 /// Decodes an action with its parameters; `None` for a value set, which has no actions.
-pub(super) fn action(actions: &[ActionSchema], value: &[u8]) -> Option<ActionView> {
+pub(crate) fn action(actions: &[ActionSchema], value: &[u8]) -> Option<ActionView> {
     let chosen = word(value, 0).filter(|_| !actions.is_empty())?;
     if chosen == GROUP_ACTION {
         let group = word(value, 4)?;

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to show.
+/// The kinds of objects that a command shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
@@ -23,7 +23,7 @@ pub enum What {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inspection {
-    /// What to show.
+    /// The kind of objects.
     pub what: What,
     /// The VM's name.
     pub vm: String,
@@ -43,7 +43,7 @@ pub struct Inspection {
     /// The number to continue with: `next` of the object in the answer before.
     #[serde(default)]
     pub from: u32,
-    /// Whether to show the elements of large arrays that are zero.
+    /// Includes the elements of large arrays that are zero.
     #[serde(default)]
     pub zeros: bool,
 }
@@ -69,11 +69,11 @@ pub struct DirectionView {
     /// Reason why something is shown in another way than the program's author would expect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What was asked for.
+    /// The objects that were requested.
     pub objects: Vec<ObjectView>,
 }
 
-/// What an object is.
+/// The kinds of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
@@ -115,7 +115,7 @@ impl ObjectKind {
 pub struct ObjectView {
     /// Its name in P4; the symbol of a map without a description.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
     /// The symbol of its map; `None`: its entries are code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,7 +164,7 @@ pub struct Row {
     /// The index of an element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// What the entry matches, by the table's keys.
+    /// The values that the entry matches, by the table's keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<MatchView>,
     /// Its priority; the greatest wins.
@@ -190,7 +190,7 @@ pub struct Row {
     pub raw: Option<RawEntry>,
 }
 
-/// What one key of an entry matches.
+/// The values that one key of an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchView {
@@ -260,42 +260,4 @@ pub struct RawEntry {
     pub key: String,
     /// Its value.
     pub value: String,
-}
-
-/// A view with each kind of row, for tests of the encoding.
-#[cfg(test)]
-pub(crate) fn sample() -> ProgramView {
-    let action = ActionView { name: "forward".into(), params: vec![("port".into(), "0x1ff".into())] };
-    let matches = vec![
-        MatchView::Exact("0x08".into()),
-        MatchView::Prefix("0x0a000000".into(), 8),
-        MatchView::Ternary("0x1".into(), "0x3".into()),
-        MatchView::Range("0x1".into(), "0x3".into()),
-        MatchView::Any,
-    ];
-    let key = KeyView { name: "hdr.ip.dst".into(), kind: "lpm".into(), width: 32 };
-    let row = |index| Row { index: Some(index), ..Row::default() };
-    let numbers = [Number::Unsigned(5), Number::Negative(-5), Number::Wide("0x05".into())];
-    let mut rows: Vec<_> = numbers.map(|n| Row { value: Some(n), ..row(1) }).into();
-    rows.push(Row { keys: matches, priority: Some(1), action: Some(action.clone()), ..Row::default() });
-    rows.push(Row { packets: Some(3), bytes: Some(180), meter: Some(MeterView::default()), ..row(2) });
-    rows.push(Row { raw: Some(RawEntry { key: "00".into(), value: "01".into() }), ..Row::default() });
-    let object = ObjectView {
-        name: "pipe.t".into(),
-        kind: ObjectKind::Table,
-        map: Some("pipe_t".into()),
-        keys: vec![key],
-        default_action: Some(action),
-        rows,
-        more: 7,
-        next: Some(4096),
-        ..ObjectView::default()
-    };
-    let direction = DirectionView {
-        direction: "ingress".into(),
-        notes: vec!["a".into()],
-        objects: vec![object],
-        ..DirectionView::default()
-    };
-    ProgramView { tenant: "alice".into(), vm: "web".into(), directions: vec![direction] }
 }

@@ -1,18 +1,19 @@
 //! The objects of a program: the counters, registers and tables of its schema with their maps, and the maps
 //! that the schema does not describe.
 
-use super::decode::{self, name};
-use super::remote::{Ask, Described, Extent, Rows, read};
-use super::view::{ObjectKind, ObjectView, Row, What};
+use crate::decode::{self, name};
+use crate::remote::{Ask, Described, Extent, Rows, read};
+use crate::view::{ActionView, ObjectKind, ObjectView, Row, What};
 use p4shield_abi::map::{TYPE_ARRAY, TYPE_CLASSIFIER};
 use p4shield_abi::schema::{ArraySchema, Element, Schema, TableSchema};
 use p4shield_control::ProgramSlot;
 
 /// Elements up to which an array is small: it is shown with its zeros.
-pub(super) const SMALL: u32 = 16;
+pub(crate) const SMALL: u32 = 16;
 
 /// An object, with the index of its map.
-pub(super) enum Object<'a> {
+pub enum Object<'a> {
+    /// An array of counters, registers or meters.
     Array(&'a ArraySchema, usize),
     /// The counter in the entries of a table.
     Direct(&'a TableSchema, usize),
@@ -23,7 +24,7 @@ pub(super) enum Object<'a> {
 }
 
 /// Returns the objects of a kind. Those whose schema does not fit their map are maps without a description.
-pub(super) fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
+pub fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
     let empty = Schema::default();
     let schema = described.schema.as_ref().and_then(|s| s.as_ref().ok());
     let map_of = |symbol: &str| described.maps.iter().position(|m| m.name == symbol);
@@ -63,7 +64,7 @@ pub(super) fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
 
 impl Object<'_> {
     /// Returns its name, from a tenant.
-    pub(super) fn name(&self, described: &Described) -> String {
+    pub fn name(&self, described: &Described) -> String {
         match self {
             Self::Array(a, _) => name(&a.name),
             Self::Direct(t, _) => name(t.counter.as_ref().map_or(&t.name, |c| &c.name)),
@@ -73,7 +74,7 @@ impl Object<'_> {
     }
 
     /// Returns its name among the metrics, if the program marks it.
-    pub(super) fn metric(&self) -> Option<String> {
+    pub fn metric(&self) -> Option<String> {
         let metric = match self {
             Self::Array(a, _) => a.metric.as_deref().filter(|_| a.element == Element::Counter),
             Self::Direct(t, _) => t.counter.as_ref().and_then(|c| c.metric.as_deref()),
@@ -83,12 +84,12 @@ impl Object<'_> {
     }
 
     /// Returns the number of its elements, or of the most entries.
-    pub(super) fn size(&self, described: &Described) -> u32 {
+    pub fn size(&self, described: &Described) -> u32 {
         self.map().map_or(0, |m| described.maps[m].definition().max_entries)
     }
 
     /// Returns the bytes of a row.
-    pub(super) fn row_bytes(&self, described: &Described) -> usize {
+    pub(crate) fn row_bytes(&self, described: &Described) -> usize {
         let definition = self.map().map(|m| described.maps[m].definition());
         definition.map_or(0, |d| d.entry_key_size() as usize + d.value_size as usize)
     }
@@ -101,7 +102,7 @@ impl Object<'_> {
     }
 
     /// Returns the object without its rows.
-    pub(super) fn outline(&self, described: &Described) -> ObjectView {
+    pub(crate) fn outline(&self, described: &Described) -> ObjectView {
         let map = self.map().map(|m| &described.maps[m]);
         let mut view = ObjectView {
             name: self.name(described),
@@ -141,7 +142,10 @@ impl Object<'_> {
     }
 
     /// Shows the object with its rows.
-    pub(super) fn view(
+    ///
+    /// # Errors
+    /// The P4 VM or switch does not answer, or gives an answer that no program gives.
+    pub fn view(
         &self,
         ask: &mut Ask<'_>,
         (slot, described): (ProgramSlot, &Described),
@@ -197,7 +201,7 @@ fn default_action(
     ask: &mut Ask<'_>,
     (slot, described): (ProgramSlot, &Described),
     t: &TableSchema,
-) -> Result<Option<super::view::ActionView>, String> {
+) -> Result<Option<ActionView>, String> {
     let symbol = t.default_map.as_deref();
     let map = symbol.and_then(|symbol| described.maps.iter().position(|m| m.name == symbol));
     let value = match map {

@@ -12,18 +12,18 @@ const MAX_REPLIES: usize = 64;
 /// The most bytes of a key, and of a value, of any map.
 const MAX_ENTRY: u32 = 65_536;
 /// Rows after which a page ends.
-pub(super) const PAGE_ROWS: usize = 4096;
+pub(crate) const PAGE_ROWS: usize = 4096;
 
 /// Sends a request and returns the reply.
-pub(super) type Ask<'a> = dyn FnMut(Request) -> Result<Reply, String> + 'a;
+pub type Ask<'a> = dyn FnMut(Request) -> Result<Reply, String> + 'a;
 
 /// A program, as what runs it describes it.
 #[derive(Debug, Default)]
-pub(super) struct Described {
-    pub(super) program: [u8; 32],
-    pub(super) maps: Vec<MapDescription>,
+pub struct Described {
+    pub(crate) program: [u8; 32],
+    pub(crate) maps: Vec<MapDescription>,
     /// The names and types, if the objects have any; or why they cannot be read.
-    pub(super) schema: Option<Result<Schema, SchemaError>>,
+    pub(crate) schema: Option<Result<Schema, SchemaError>>,
 }
 
 fn rubbish<T>(what: &str) -> Result<T, String> {
@@ -31,7 +31,10 @@ fn rubbish<T>(what: &str) -> Result<T, String> {
 }
 
 /// Describes the program of a slot.
-pub(super) fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, String> {
+///
+/// # Errors
+/// The P4 VM or switch does not answer, or gives an answer that no program gives.
+pub fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, String> {
     let (mut described, mut schema) = (Described::default(), Vec::new());
     for round in 0..MAX_REPLIES {
         let (maps, bytes) = (described.maps.len() as u32, schema.len() as u32);
@@ -64,7 +67,7 @@ pub(super) fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described
     rubbish("a description without end")
 }
 
-/// Whether the engine accepts a map with this definition, as far as this module depends on it.
+/// Returns whether the engine accepts a map with this definition, as far as this module depends on it.
 fn is_sound(d: &MapDefinition) -> bool {
     let known = [TYPE_ARRAY, TYPE_HASH, TYPE_LPM_TRIE, TYPE_CLASSIFIER].contains(&d.map_type);
     let key = if d.map_type == TYPE_ARRAY { d.key_size == 4 } else { (1..MAX_ENTRY).contains(&d.key_size) };
@@ -73,27 +76,27 @@ fn is_sound(d: &MapDefinition) -> bool {
 
 /// How much of a map to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub struct Extent {
     /// The slot to begin with.
-    pub(super) from: u32,
+    pub from: u32,
     /// The most rows; further ones are counted. `None`: a page.
-    pub(super) limit: Option<usize>,
+    pub limit: Option<usize>,
     /// The most bytes of rows.
-    pub(super) bytes: usize,
-    /// Whether to read an array's elements that are zero.
-    pub(super) zeros: bool,
+    pub bytes: usize,
+    /// Includes an array's elements that are zero.
+    pub zeros: bool,
 }
 
-/// What was read of a map.
+/// The rows that were read of a map.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
-    pub(super) entries: Entries,
-    pub(super) more: u64,
-    pub(super) next: Option<u32>,
+pub(crate) struct Rows {
+    pub(crate) entries: Entries,
+    pub(crate) more: u64,
+    pub(crate) next: Option<u32>,
 }
 
 /// Reads a map of a described program.
-pub(super) fn read(
+pub(crate) fn read(
     ask: &mut Ask<'_>,
     (slot, described, map): (ProgramSlot, &Described, usize),
     extent: Extent,

@@ -265,17 +265,39 @@ fn a_new_interface_launders_no_bypass() {
         world.middle.order(Direction::Ingress, Order::Bypass, 4);
         world.traffic(50);
     });
-    let counted = |f: &Finding| match f {
-        Finding::Bypassed { direction: Direction::Ingress, packets, .. }
-        | Finding::Swapped { direction: Direction::Ingress, packets } => *packets,
-        _ => 0,
-    };
-    assert_eq!(summary.findings.iter().map(counted).sum::<u64>(), 7, "{summary:#?}");
+    assert_eq!(summary.findings.iter().map(treated_otherwise).sum::<u64>(), 7, "{summary:#?}");
     let replugged = summary.findings.iter().filter(|f| **f == Finding::Replugged).count();
     assert_eq!(replugged, 3, "{summary:#?}");
     let ingress = summary.standing.ingress.expect("audited");
     assert!(ingress.interface.packets >= 7 + 100, "the counts continue: {summary:#?}");
     assert_eq!(summary.exit_code, exit_code::BYPASSED);
+}
+
+/// The cloud unplugs the VM's interface right behind packets that bypassed the program, and plugs no other.
+#[test]
+fn an_unplugged_interface_hides_no_bypass() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|_| {});
+    let (summary, _) = world.audit(|| {
+        world.traffic(50);
+        world.middle.order(Direction::Ingress, Order::Bypass, 3);
+        world.traffic(20);
+        world.vm.ip("link del eth0").unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    assert_eq!(summary.findings.iter().map(treated_otherwise).sum::<u64>(), 3, "{summary:#?}");
+    assert_eq!(summary.exit_code, exit_code::BYPASSED);
+}
+
+/// Returns the number of packets to the VM that a finding states as bypassed or swapped.
+fn treated_otherwise(finding: &Finding) -> u64 {
+    match finding {
+        Finding::Bypassed { direction: Direction::Ingress, packets, .. }
+        | Finding::Swapped { direction: Direction::Ingress, packets } => *packets,
+        _ => 0,
+    }
 }
 
 /// Frames that a new interface received before it has a tap are in its own counters.

@@ -1,7 +1,8 @@
 //! Any bytes as what host and P4 VM say to each other, in either direction.
 #![no_main]
 
-use p4shield_control::{Envelope, Reply, Request, decode, printable, printable_lines};
+use p4shield_text::{printable, printable_lines};
+use p4shield_control::{Envelope, Reply, Request, decode};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let _request: Result<Envelope<Request>, _> = decode(bytes);

@@ -22,6 +22,7 @@ use crate::sides::Rule;
 use p4shield_config::{Attachment, Role};
 use p4shield_control::Reply;
 use p4shield_mediator::{self as mediator, AllowedSources, P4VmChannel, PortSpec, Stages, VmRef};
+use p4shield_text::chain;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -449,10 +450,4 @@ fn counts(lane: LaneId, entry: &LaneEntry) -> Vec<LibraryMessage> {
         return vec![report(&[])];
     }
     all.chunks(MAX_COUNTS).map(report).collect()
-}
-
-/// Returns an error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -12,7 +12,8 @@ use crate::message::{
 use crate::peer::{Allowed, Peer, is_ours};
 use crate::setup::{Setup, SetupError};
 use p4shield_channel::Doorbell;
-use p4shield_control::{Socket, SocketError, printable};
+use p4shield_control::{Socket, SocketError};
+use p4shield_text::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

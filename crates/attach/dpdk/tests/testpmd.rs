@@ -150,9 +150,13 @@ fn rules_about_vlans_hold_where_the_device_strips_tags() {
     let frames: Vec<_> = (0..4).map(|n| frame(n, 7, 1, 1, 100)).collect();
     let vlans = [Some(100), Some(200), Some(300), None];
     let sent: Vec<_> = frames.iter().zip(vlans).map(|(f, v)| v.map_or(f.clone(), |v| tagged(f, v))).collect();
+    // The restarted port's lane gets its channel in its own time. The program drops VLAN 100.
+    wait_until("the first verdict", 60, || {
+        frames::send(&peer, "eth0", &sent[..1]);
+        daemon.p4vm(0).judged() > 0
+    })
+    .unwrap_or_else(|e| panic!("{e}\n{}", testpmd.transcript()));
     frames::send(&peer, "eth0", &sent);
-    wait_until("verdicts", 60, || daemon.p4vm(0).judged() >= 4)
-        .unwrap_or_else(|e| panic!("{e}\n{}", testpmd.transcript()));
     wait_until("packets on their way out", 60, || {
         testpmd.transcript().matches("src=02:00:00:00:00:07").count() >= 3
     })

@@ -4,8 +4,8 @@ use crate::envelope::{DecodeError, Envelope, decode, encode};
 use crate::message::{Reply, Request};
 use crate::resource::Resources;
 use crate::socket::SocketError;
-use crate::text::{printable, printable_lines};
 use crate::transport::Transport;
+use p4shield_text::{printable, printable_lines};
 use rustix::process::Pid;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,6 @@
 //! programs and doorbells are resources that it names ([`ResourceId`]) and its [`Transport`] delivers. The
 //! daemon sends requests. The P4 VM answers each request once, in order, and sends nothing else. Neither
 //! side trusts the other: the message's size bounds its decoding, both sides check counts and names, and
-//! [`printable`] cleans text before a person reads it.
 //!
 //! The transport on one machine is a [`Socket`]: a message is one packet of a `SOCK_SEQPACKET` socket, and
 //! each resource is a descriptor. `p4shield vmm` carries messages on into a virtual machine
@@ -22,7 +21,6 @@ mod receive;
 mod resource;
 mod sandbox;
 mod socket;
-mod text;
 mod transport;
 
 pub use bundle::{BundleLoaded, BundleRequest};
@@ -42,5 +40,4 @@ pub use receive::receive_request;
 pub use resource::{Delivered, MissingResource, ResourceId, ResourceKind, Resources};
 pub use sandbox::{Measure, SandboxReport};
 pub use socket::{MAX_DESCRIPTORS, MAX_MESSAGE, Received, Socket, SocketError};
-pub use text::{printable, printable_lines};
 pub use transport::{Incoming, Transport};

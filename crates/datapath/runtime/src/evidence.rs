@@ -4,8 +4,9 @@
 //! A request is the 64 bytes of report data. An answer is [`GRANTED`] and the evidence, or [`REFUSED`] and
 //! the reason.
 
-use p4shield_control::{Socket, SocketError, printable};
+use p4shield_control::{Socket, SocketError};
 use p4shield_handshake::{Prover, ProverError};
+use p4shield_text::printable;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! The user VMs whose keys come from handshakes: what the control thread does for them between two requests.
 
-use crate::error_text::chain;
 use crate::program::Prover;
 use crate::request_handler::{Failure, KnownVm, RequestHandler};
 use crate::tenant_settings::age_limit_ms;
@@ -12,6 +11,7 @@ use p4shield_channel::SharedMemory;
 use p4shield_control::{AgentDemand, Reply, Status, VmStatus};
 use p4shield_handshake::{Now, PublicKey, Session, StaticKey, Terms};
 use p4shield_seal::{Epoch, Identity, KeyRing, TenantKey};
+use p4shield_text::chain;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 

@@ -21,7 +21,6 @@
 mod bundle_check;
 mod bundles;
 mod control_session;
-mod error_text;
 pub mod evidence;
 mod handshakes;
 pub mod inline;

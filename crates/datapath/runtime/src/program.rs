@@ -1,13 +1,13 @@
 //! Loading of a tenant's program: parse, link, verify, compile. Only this module uses the engine's loading
 //! interface.
 
-use crate::error_text::chain;
 use crate::sandbox::seccomp::{self, Filter};
 use p4shield_abi::helper;
 use p4shield_abi::map::MapDefinition;
 use p4shield_bpf::maps::{MapCopy, UpdateFlag};
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
+use p4shield_text::chain;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;

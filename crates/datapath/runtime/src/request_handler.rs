@@ -6,7 +6,6 @@
 //! verification, and the switch's threads run programs ([`crate::inline`]).
 
 use crate::bundles::{BuiltBundle, Bundles, NotBuilt};
-use crate::error_text::chain;
 use crate::program::{self, Prover};
 use crate::program_reader::ProgramReader;
 use crate::read_memory;
@@ -24,6 +23,7 @@ use p4shield_control::{
     ProgramSlot, Reply, Request, ResourceId, VmKeys, WireGeometry,
 };
 use p4shield_seal::{AgeLimit, EpochSequence, Identity, KeyId, TenantKey};
+use p4shield_text::chain;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The last lines that a process wrote to its standard error.
 
-use p4shield_control::printable;
+use p4shield_text::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use std::io::{self, PipeReader, PipeWriter, Read};

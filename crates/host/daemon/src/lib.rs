@@ -41,7 +41,6 @@ mod rotation;
 pub mod status;
 mod supervisor;
 mod switches;
-mod text;
 mod trusted_folder;
 mod wires;
 

@@ -1,5 +1,6 @@
 //! The thread that keeps the copy of the database up to date.
 
+use p4shield_text::chain;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -208,10 +209,4 @@ fn readable(event: &OwnedFd, timeout: Option<Duration>) -> bool {
     let timeout = timeout.and_then(|p| Timespec::try_from(p).ok());
     let mut fds = [PollFd::new(event, PollFlags::IN)];
     poll(&mut fds, timeout.as_ref()).is_ok_and(|n| n > 0)
-}
-
-/// Returns an error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

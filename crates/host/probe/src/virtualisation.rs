@@ -3,6 +3,7 @@
 use crate::finding::Found;
 use crate::host::Host;
 use p4shield_qemu::{Accelerator, QemuVersion, Tee};
+use p4shield_text::chain;
 
 /// Whether a guest of one sector runs on KVM.
 pub(crate) fn kvm(host: &Host) -> Found {
@@ -43,12 +44,6 @@ pub(crate) fn qemu(host: &Host) -> Found {
             format!("install QEMU {} or later for {tee}", tee.first_qemu()),
         ),
     }
-}
-
-/// Returns an error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn join(tees: &[Tee]) -> String {

@@ -108,7 +108,7 @@ impl Qmp {
                 (Some(result), None) => return Ok(result),
                 (None, Some(error)) => {
                     let reason = error.get("desc").and_then(Value::as_str).unwrap_or("no reason given");
-                    let (command, reason) = (command.to_owned(), p4shield_control::printable(reason));
+                    let (command, reason) = (command.to_owned(), p4shield_text::printable(reason));
                     return Err(QmpError::Refused { command, reason });
                 }
                 _ => {}

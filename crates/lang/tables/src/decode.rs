@@ -6,7 +6,7 @@ use p4shield_abi::meter::{METER_CELL_SIZE, MeterCell};
 use p4shield_abi::schema::{
     ActionSchema, ArraySchema, Element, GROUP_ACTION, KeyKind, KeySchema, TableSchema, Unit,
 };
-use p4shield_control::printable;
+use p4shield_text::printable;
 
 /// The most characters of a name that are shown.
 const MAX_SHOWN: usize = 256;

@@ -1,5 +1,6 @@
 //! `p4shield bundle`.
 
+use p4shield_text::printable;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,6 @@ use p4shield_bpf::{Linked, Object, link};
 use p4shield_bundle::author::{Manifest, ManifestError, SigningKey};
 use p4shield_bundle::{Bundle, BundleError, BundledProgram, PublicKey, Summary, Unpinned, program_digest};
 use p4shield_console::{Exit, Refused, input, output};
-use p4shield_control::printable;
 
 /// Build, sign, show and verify bundles: a VM's programs as one signed file
 ///

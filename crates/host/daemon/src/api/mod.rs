@@ -33,6 +33,8 @@ const MAX_LINE: u64 = 6 << 20;
 const MAX_ANSWER: u64 = 64 << 20;
 /// Longest time for an answer, which may include the verification of a program.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time for a reload, which waits up to 60 s for each P4 VM that it starts or that verifies programs.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,9 +175,12 @@ pub enum ApiError {
         #[source]
         source: io::Error,
     },
-    /// The connection failed or timed out.
+    /// The connection failed.
     #[error("the daemon did not answer; see its log")]
     Talk(#[from] io::Error),
+    /// The answer did not come in time.
+    #[error("the daemon did not answer within {} s; see its log", .0.as_secs())]
+    Late(Duration),
     /// The answer cannot be parsed.
     #[error("the daemon's answer cannot be parsed; check that the daemon has the same version")]
     Decode(#[from] serde_json::Error),
@@ -192,15 +197,23 @@ pub enum ApiError {
 /// # Errors
 /// See [`ApiError`].
 pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
+    let timeout = if matches!(command, Command::Reload { .. }) { RELOAD_TIMEOUT } else { ANSWER_TIMEOUT };
+    ask_within(timeout, socket, command)
+}
+
+fn ask_within(timeout: Duration, socket: &Path, command: &Command) -> Result<Answer, ApiError> {
     let connect = |source| ApiError::Connect { socket: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).map_err(connect)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let mut line = serde_json::to_string(command)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
     let mut answer = String::new();
-    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
+    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ApiError::Late(timeout),
+        _ => ApiError::Talk(error),
+    })?;
     match serde_json::from_str(&answer)? {
         Answer::Failed(why) => Err(ApiError::Failed(why)),
         answer => Ok(answer),
@@ -325,5 +338,14 @@ mod tests {
     fn a_missing_daemon_is_reported_with_a_remedy() {
         let error = status(Path::new("/nonexistent/p4shield.sock")).unwrap_err().to_string();
         assert!(error.contains("p4shield run"), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_answer_is_reported_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("p4shield.sock");
+        let _mute = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let error = ask_within(Duration::from_millis(10), &socket, &Command::Status).unwrap_err();
+        assert!(matches!(error, ApiError::Late(_)), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, TenantSocket};
 use crate::status::problem::{Problem, ProblemKind};
-use crate::text::chain;
+use p4shield_text::chain;
 use std::collections::BTreeMap;
 
 /// What serves a socket until it is dropped.

@@ -4,12 +4,13 @@
 
 use crate::config::{Compartment, Config, Machine, Problem, Tee};
 use crate::programs::bundle_files as bundles;
-use crate::text::{chain, read_objects};
+use crate::programs::read_objects;
 use p4shield_compartment::firmware;
 use p4shield_image::{Image, ImageError};
 use p4shield_probe::{Area, Host, State, probe};
 use p4shield_qemu::{Accelerator, Guest, QemuVersion, Request, SnpGuest, options};
 use p4shield_seal::TenantKey;
+use p4shield_text::chain;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ use crate::status::State;
 use crate::status::problem;
 use crate::status::problems::replaced_key_file;
 use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
-use crate::text::chain;
+use p4shield_text::chain;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,8 +4,8 @@
 //! start is never executed.
 
 use crate::lifecycle::state::DaemonState;
-use crate::text::chain;
-use p4shield_control::{PROTOCOL_VERSION, printable_lines};
+use p4shield_control::PROTOCOL_VERSION;
+use p4shield_text::{chain, printable_lines};
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

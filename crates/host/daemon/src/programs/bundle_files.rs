@@ -1,8 +1,9 @@
 //! What `p4shield run --check` says of bundles and their keys. The P4 VM verifies them again, for itself.
 
 use crate::config::{Config, Tenant};
-use crate::text::{chain, read_objects};
+use crate::programs::read_objects;
 use p4shield_bundle::{Bundle, PublicKey};
+use p4shield_text::chain;
 use std::path::{Path, PathBuf};
 
 /// Returns the files that a P4 VM would refuse, with the reasons.

@@ -11,13 +11,16 @@
 //! programs are kept in memory only.
 
 pub(crate) mod bundle_files;
+mod object_files;
 mod record;
 pub(crate) mod refusal;
 
 pub use record::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
 
-use crate::text::{chain, read_objects};
+pub(crate) use object_files::read_objects;
+
 use p4shield_abi::Direction;
+use p4shield_text::chain;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};

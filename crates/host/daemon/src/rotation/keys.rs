@@ -6,8 +6,8 @@
 //! clock while the daemon runs, and of the real-time clock in that file.
 
 use crate::config::Tenant;
-use crate::text::chain;
 use p4shield_seal::{KeyId, Now, PreviousKey, TenantKey};
+use p4shield_text::chain;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use crate::lifecycle::state::DaemonState;
 use crate::rotation::{KeyOrder, KeyRotation};
 use crate::supervisor::RotationOrder;
-use crate::text::chain;
 use p4shield_seal::TenantKey;
+use p4shield_text::chain;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

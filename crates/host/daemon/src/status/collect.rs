@@ -138,7 +138,7 @@ fn handshake_status(handshake: &control::HandshakeStatus) -> HandshakeStatus {
         failed: handshake.failed,
         ignored: handshake.ignored,
         // A P4 VM is hostile: its text goes to a terminal.
-        error: handshake.error.as_deref().map(control::printable),
+        error: handshake.error.as_deref().map(p4shield_text::printable),
         session: handshake.session.as_ref().map(session),
     }
 }

@@ -1,6 +1,6 @@
 //! The problems that `p4shield status` lists.
 
-use p4shield_control::printable;
+use p4shield_text::printable;
 use serde::{Deserialize, Serialize};
 
 /// Most subjects that a line of several problems lists.

@@ -10,7 +10,7 @@
 //!   [`REFILL`] on average. A line that is due waits; it is omitted if its problem is over by then.
 
 use crate::status::problem::{Problem, ProblemKey, ProblemKind, line};
-use p4shield_control::printable;
+use p4shield_text::printable;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

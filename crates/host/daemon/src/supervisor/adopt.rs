@@ -8,11 +8,11 @@ use super::pages::Page;
 use super::provision;
 use super::thread::{SupervisorThread, pages_advice};
 use crate::adoption::{Handover, P4VmRecord, PageRecord};
-use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
 use p4shield_compartment::Compartment;
 use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Resources, Status, VmStatus};
+use p4shield_text::chain;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -18,10 +18,10 @@ use crate::config::{Tenant, Vm};
 use crate::programs::ProgramKey;
 use crate::programs::refusal;
 use crate::rotation::keys::Keys;
-use crate::text::chain;
 use p4shield_abi::Direction;
 use p4shield_compartment::is_recoverable;
 use p4shield_control::{ClientError, ProgramSlot, Request, Resources};
+use p4shield_text::chain;
 
 impl SupervisorThread {
     /// Whether a running P4 VM cannot take the change.

@@ -3,10 +3,10 @@
 use super::ANSWER_TIMEOUT;
 use super::SupervisorConfig;
 use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
-use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
 use p4shield_compartment::{Compartment, is_recoverable};
 use p4shield_control::{ClientError, Request, Resources, Status};
+use p4shield_text::chain;
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};

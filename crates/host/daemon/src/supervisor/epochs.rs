@@ -1,8 +1,8 @@
 //! The lower bound for the epochs of a tenant's logs. It keeps epochs increasing when the clock is set back
 //! (see [`p4shield_seal::EpochFloor`]).
 
-use crate::text::chain;
 use p4shield_seal::{EpochError, EpochFloor};
+use p4shield_text::chain;
 use std::path::Path;
 
 /// Subfolder of the daemon's state folder.

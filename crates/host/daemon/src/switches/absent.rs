@@ -7,8 +7,8 @@ use crate::status::problem::{Problem, ProblemKind};
 use crate::status::{PortStatus, SwitchStatus};
 use p4shield_abi::VmRef;
 use p4shield_attach::PortInfo;
-use p4shield_control::printable;
 use p4shield_ovsdb::{Interface, State};
+use p4shield_text::printable;
 use std::collections::{HashMap, HashSet};
 
 /// What the configuration names and the switches do not have, or the other way round.

@@ -1,7 +1,8 @@
 //! Control requests to switches that run programs themselves, and the supervisors that wait for the replies.
 
 use p4shield_attach::Peer;
-use p4shield_control::{ClientError, Reply, SocketError, printable, printable_lines};
+use p4shield_control::{ClientError, Reply, SocketError};
+use p4shield_text::{printable, printable_lines};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};

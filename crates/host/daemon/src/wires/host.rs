@@ -2,10 +2,10 @@
 
 use super::message::{PART, WireSetup, WiresSetup};
 use crate::status::{SideStatus, WireStatus};
-use crate::text::chain;
 use p4shield_attach::{Count, UnownedCounts};
 use p4shield_attach_wire::{Error, Guard, LoopConfig, WireId, WireLoop, WireSide};
 use p4shield_mediator::{Config, P4VmChannel};
+use p4shield_text::chain;
 use std::collections::BTreeMap;
 
 /// The running loop, with its wires and channels.

@@ -2,9 +2,9 @@
 
 use super::message::{WiresReply, WiresRequest, WiresSetup};
 use crate::adoption::{AdoptionFolder, ProcessRecord};
-use crate::text::chain;
 use p4shield_compartment::{LocalProcess, ProcessIdentity, spawn};
-use p4shield_control::{Envelope, PROTOCOL_VERSION, Socket, SocketError, decode, encode, printable};
+use p4shield_control::{Envelope, PROTOCOL_VERSION, Socket, SocketError, decode, encode};
+use p4shield_text::{chain, printable};
 use rustix::process::Pid;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;

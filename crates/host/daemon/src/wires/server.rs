@@ -5,12 +5,12 @@
 
 use super::host::WireHost;
 use super::message::{WiresReply, WiresRequest, WiresSetup};
-use crate::text::chain;
 use p4shield_channel::{Doorbell, Requester, SharedMemory};
 use p4shield_control::{
     Door, Envelope, GREETING, PROTOCOL_VERSION, Socket, SocketError, WireGeometry, decode, encode,
 };
 use p4shield_mediator::P4VmChannel;
+use p4shield_text::chain;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 

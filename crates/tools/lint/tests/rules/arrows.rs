@@ -12,7 +12,7 @@ pub(crate) const HEAVY: [&str; 6] = ["attest", "p4", "bpf", "runtime", "stf", "d
 
 /// The crates of `p4vm`, the one program in a virtual machine that is a P4 VM: what a tenant has to trust
 /// there.
-pub(crate) const GUEST_PROGRAM: [&str; 13] = [
+pub(crate) const GUEST_PROGRAM: [&str; 14] = [
     "abi",
     "attest",
     "bpf",
@@ -25,6 +25,7 @@ pub(crate) const GUEST_PROGRAM: [&str; 13] = [
     "mailbox",
     "runtime",
     "seal",
+    "text",
     "toml-problem",
 ];
 

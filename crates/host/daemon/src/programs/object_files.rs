@@ -1,16 +1,10 @@
-//! Helpers for text and files.
+//! Object files and bundles as bytes.
 
 use p4shield_control::MAX_BUNDLE;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::{Error, Read, Result as IoResult};
 use std::path::{Path, PathBuf};
-
-/// Returns an error and its causes, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
 
 /// Opens a regular file. The open file of a pipe without a writer would otherwise make its reader wait.
 fn open_regular(path: &Path) -> IoResult<File> {

@@ -1,4 +1,9 @@
-//! What another party wrote, made fit for people: for a terminal, a log, a line of status.
+//! Text for people: on a terminal, in a log, in a line of status.
+//!
+//! [`printable`] and [`printable_lines`] clean another party's text; [`chain`] shows an error with its
+//! causes.
+
+#![forbid(unsafe_code)]
 
 /// The most characters of another party's text that are shown.
 const MAX_SHOWN: usize = 4096;
@@ -35,6 +40,19 @@ const fn visible(c: char) -> char {
             | '\u{2060}'..='\u{2069}' | '\u{feff}'
     );
     if hidden { '\u{fffd}' } else { c }
+}
+
+/// Returns an error and its causes, on one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,0 +1,81 @@
+//! The packets that a switch has received, sent and dropped. Each received packet, and each copy of one, is
+//! either sent or dropped for one reason.
+
+/// The reason why a packet, or a copy of one, leaves by no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// The program dropped it.
+    Program,
+    /// The engine stopped the program: its budget was exhausted, or a limit was met.
+    Stopped,
+    /// The program chose a port that the switch does not have.
+    NoPort,
+    /// The program chose a multicast group that does not exist, or has no copies.
+    NoGroup,
+    /// The port had no room for it, or cannot send packets of its length.
+    NoRoom,
+    /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`].
+    TooLong,
+}
+
+impl DropReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Program, Self::Stopped, Self::NoPort, Self::NoGroup, Self::NoRoom, Self::TooLong];
+
+    /// Returns its name in status and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Stopped => "stopped",
+            Self::NoPort => "no_port",
+            Self::NoGroup => "no_group",
+            Self::NoRoom => "no_room",
+            Self::TooLong => "too_long",
+        }
+    }
+}
+
+/// The packets of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Received packets.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Sent packets.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+}
+
+/// The packets of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By index of the port.
+    pub ports: Vec<PortCounts>,
+    /// Packets that were replicated: each counts as its copies, and not as sent or dropped itself.
+    pub replicated: u64,
+    /// Copies of replicated packets.
+    pub copies: u64,
+    /// By number of the [`DropReason`].
+    pub dropped: [u64; DropReason::ALL.len()],
+}
+
+impl Counts {
+    /// Returns the packets, and copies, that were dropped for a reason.
+    #[must_use]
+    pub const fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// Returns whether every packet is accounted for: received packets and copies equal those that were sent,
+    /// dropped or replicated.
+    #[must_use]
+    pub fn balance(&self) -> bool {
+        let sum = |count: fn(&PortCounts) -> u64| self.ports.iter().map(count).sum::<u64>();
+        let dropped: u64 = self.dropped.iter().sum();
+        sum(|p| p.received) + self.copies == sum(|p| p.sent) + dropped + self.replicated
+    }
+}

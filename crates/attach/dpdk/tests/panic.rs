@@ -71,9 +71,8 @@ fn after_a_panic_the_queue_is_mediated_and_no_buffer_lost() {
     until("judged packets", &|| judged(0) > 100 && judged(1) > 100);
     for _ in 0..3 {
         TO_FAIL.store(1, Ordering::Release);
-        daemon.p4vm(0).becomes(Mood::Garbage);
+        daemon.p4vm(0).becomes(Mood::GarbageOnce);
         until("a panic", &|| TO_FAIL.load(Ordering::Acquire) == 0);
-        daemon.p4vm(0).becomes(Mood::Honest);
         let before = [judged(0), judged(1)];
         until("packets that are judged again", &|| {
             judged(0) > before[0] + 100 && judged(1) > before[1] + 100

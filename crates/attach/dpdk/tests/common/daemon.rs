@@ -40,6 +40,8 @@ pub(crate) enum Mood {
     Spins,
     /// Fills its memory with nonsense.
     Garbage,
+    /// Fills the present channels with garbage, and is honest to those that follow.
+    GarbageOnce,
     /// Gives each answer again.
     Twice,
     /// Answers what it was not asked.
@@ -281,6 +283,9 @@ fn work(shared: &Shared, program: Program) {
             };
         }
         shared.judged.fetch_add(worked, Ordering::AcqRel);
+        if mood == Mood::GarbageOnce as u8 {
+            shared.mood.store(Mood::Honest as u8, Ordering::Release);
+        }
         if worked == 0 && mood != Mood::Spins as u8 {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
@@ -314,7 +319,7 @@ fn judge(line: &mut Line, batch: &mut RequestBatch, program: Program) -> u64 {
 fn offend(line: &Line, mood: u8) {
     let memory = &line.hostile;
     let answered = memory.load_u32(VERDICT_HEAD, Ordering::Relaxed);
-    if mood == Mood::Garbage as u8 {
+    if [Mood::Garbage as u8, Mood::GarbageOnce as u8].contains(&mood) {
         (0..memory.len()).step_by(64).for_each(|at| memory.copy_in(at, &[0xa5; 64]));
     } else if mood == Mood::Twice as u8 {
         memory.store_u32(VERDICT_HEAD, answered.wrapping_sub(1), Ordering::Release);

@@ -50,6 +50,7 @@ pub use attachment::{
     Attachment, ChannelEnd, InlineRequest, LaneKey, PacketMemoryFile, SwitchKey, SwitchesStatus,
 };
 pub use error::DaemonError;
+pub use inspect::fuzz as fuzz_program_state;
 pub use lifecycle::daemon::{Daemon, run};
 pub use lifecycle::preflight::preflight;
 pub use lifecycle::reload_report::ReloadReport;

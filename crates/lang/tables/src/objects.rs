@@ -2,11 +2,10 @@
 //! that the schema does not describe.
 
 use crate::decode::{self, name};
-use crate::remote::{Ask, Described, Extent, Rows, read};
+use crate::source::{Described, Extent, ReadMap, Rows};
 use crate::view::{ActionView, ObjectKind, ObjectView, Row, What};
 use p4shield_abi::map::{TYPE_ARRAY, TYPE_CLASSIFIER};
 use p4shield_abi::schema::{ArraySchema, Element, Schema, TableSchema};
-use p4shield_control::ProgramSlot;
 
 /// Elements up to which an array is small: it is shown with its zeros.
 pub(crate) const SMALL: u32 = 16;
@@ -27,14 +26,14 @@ pub enum Object<'a> {
 pub fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
     let empty = Schema::default();
     let schema = described.schema.as_ref().and_then(|s| s.as_ref().ok());
-    let map_of = |symbol: &str| described.maps.iter().position(|m| m.name == symbol);
+    let map_of = |symbol: &str| described.maps.iter().position(|(name, _)| name == symbol);
     let mut known = vec![false; described.maps.len()];
     let mut note = |map: Option<usize>| map.into_iter().for_each(|m| known[m] = true);
     schema.unwrap_or(&empty).internal.iter().for_each(|symbol| note(map_of(symbol)));
     let mut found = Vec::new();
     for a in schema.into_iter().flat_map(|s| &s.arrays) {
         let map = map_of(&a.map).filter(|m| {
-            let definition = described.maps[*m].definition();
+            let definition = described.maps[*m].1;
             definition.map_type == TYPE_ARRAY && decode::fits_array(a, &definition)
         });
         note(map);
@@ -52,7 +51,7 @@ pub fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
             _ => {}
         }
     }
-    let is_array = |m: &usize| described.maps[*m].definition().map_type == TYPE_ARRAY;
+    let is_array = |m: &usize| described.maps[*m].1.map_type == TYPE_ARRAY;
     let raw = (0..described.maps.len()).filter(|m| !known[*m]);
     match what {
         What::Counters => {}
@@ -69,7 +68,7 @@ impl Object<'_> {
             Self::Array(a, _) => name(&a.name),
             Self::Direct(t, _) => name(t.counter.as_ref().map_or(&t.name, |c| &c.name)),
             Self::Table(t, _) => name(&t.name),
-            Self::Raw(m) => name(&described.maps[*m].name),
+            Self::Raw(m) => name(&described.maps[*m].0),
         }
     }
 
@@ -85,12 +84,12 @@ impl Object<'_> {
 
     /// Returns the number of its elements, or of the most entries.
     pub fn size(&self, described: &Described) -> u32 {
-        self.map().map_or(0, |m| described.maps[m].definition().max_entries)
+        self.map().map_or(0, |m| described.maps[m].1.max_entries)
     }
 
     /// Returns the bytes of a row.
     pub(crate) fn row_bytes(&self, described: &Described) -> usize {
-        let definition = self.map().map(|m| described.maps[m].definition());
+        let definition = self.map().map(|m| described.maps[m].1);
         definition.map_or(0, |d| d.entry_key_size() as usize + d.value_size as usize)
     }
 
@@ -106,8 +105,8 @@ impl Object<'_> {
         let map = self.map().map(|m| &described.maps[m]);
         let mut view = ObjectView {
             name: self.name(described),
-            map: map.map(|m| name(&m.name)),
-            size: map.map_or(0, |m| m.definition().max_entries),
+            map: map.map(|(symbol, _)| name(symbol)),
+            size: map.map_or(0, |(_, definition)| definition.max_entries),
             ..ObjectView::default()
         };
         match self {
@@ -147,21 +146,21 @@ impl Object<'_> {
     /// The P4 VM or switch does not answer, or gives an answer that no program gives.
     pub fn view(
         &self,
-        ask: &mut Ask<'_>,
-        (slot, described): (ProgramSlot, &Described),
+        reader: &mut dyn ReadMap,
+        described: &Described,
         mut extent: Extent,
     ) -> Result<ObjectView, String> {
         let mut view = self.outline(described);
         if let Self::Table(t, _) = self {
-            view.default_action = default_action(ask, (slot, described), t)?;
+            view.default_action = default_action(reader, described, t)?;
         }
         let Some(map) = self.map() else {
             self.code_entries(&mut view, extent);
             return Ok(view);
         };
-        let definition = described.maps[map].definition();
+        let definition = described.maps[map].1;
         extent.zeros |= definition.max_entries <= SMALL;
-        let Rows { entries, more, next } = read(ask, (slot, described, map), extent)?;
+        let Rows { entries, more, next } = reader.read(described, map, extent)?;
         let row = |(key, value): &(Vec<u8>, Vec<u8>)| match self {
             Self::Array(a, _) => {
                 let index = key.first_chunk().map_or(0, |k| u32::from_ne_bytes(*k));
@@ -198,16 +197,16 @@ impl Object<'_> {
 
 /// Returns the default action of a table: the present one if it may change, else the one of its schema.
 fn default_action(
-    ask: &mut Ask<'_>,
-    (slot, described): (ProgramSlot, &Described),
+    reader: &mut dyn ReadMap,
+    described: &Described,
     t: &TableSchema,
 ) -> Result<Option<ActionView>, String> {
     let symbol = t.default_map.as_deref();
-    let map = symbol.and_then(|symbol| described.maps.iter().position(|m| m.name == symbol));
+    let map = symbol.and_then(|symbol| described.maps.iter().position(|(name, _)| name == symbol));
     let value = match map {
         Some(map) => {
             let extent = Extent { from: 0, limit: Some(1), bytes: usize::MAX, zeros: true };
-            let rows = read(ask, (slot, described, map), extent)?;
+            let rows = reader.read(described, map, extent)?;
             rows.entries.into_iter().next().map(|(_, value)| value)
         }
         None => t.default_action.clone(),

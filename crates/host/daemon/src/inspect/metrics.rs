@@ -3,6 +3,7 @@
 //! The daemon reads them when it is scraped. Tenants are read at a time, so that a P4 VM that answers slowly
 //! costs its own tenant's counters only; the rows of a tenant are bounded.
 
+use super::remote::{Ask, Remote, describe};
 use super::running_slots;
 use crate::config::Tenant;
 use crate::lifecycle::state::DaemonState;
@@ -11,7 +12,7 @@ use crate::supervisor::Supervisor;
 use p4shield_abi::Direction;
 use p4shield_control::ProgramSlot;
 use p4shield_tables::view::{MatchView, Row, What};
-use p4shield_tables::{Ask, Extent, describe, objects};
+use p4shield_tables::{Extent, objects};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl TenantCounters {
             // A counter whose rows all fit is exported with its zeros, so that rates begin at 0.
             let zeros = object.size(&described) as usize <= left;
             let extent = Extent { from: 0, limit: Some(left), bytes: usize::MAX, zeros };
-            let view = object.view(ask, (slot, &described), extent)?;
+            let view = object.view(&mut Remote { ask: &mut *ask, slot }, &described, extent)?;
             for row in &view.rows {
                 let place = (slot.vm, slot.direction, metric.clone(), index(row));
                 let sum = self.rows.entry(place).or_default();

@@ -7,12 +7,10 @@ pub(crate) fn unsent() -> (Vec<String>, usize) {
     let root = tree::root();
     let messages = tree::read(&root.join("crates/base/control/src/message.rs"));
     let requests = variants(&messages);
-    // The daemon reads programs' state through `tables`.
-    let daemon: String = ["crates/host/daemon/src", "crates/lang/tables/src"]
+    let daemon: String = tree::files(&root.join("crates/host/daemon/src"), ".rs")
         .iter()
-        .flat_map(|folder| tree::files(&root.join(folder), ".rs"))
         .filter(|path| !path.ends_with("tests.rs"))
-        .map(|path| tree::read(&path))
+        .map(|path| tree::read(path))
         .collect();
     let is_sent = |request: &&String| {
         let name = format!("Request::{request}");

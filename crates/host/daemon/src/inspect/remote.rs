@@ -2,29 +2,19 @@
 //! rubbish gives an error, and every loop and list is bounded.
 
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
-use p4shield_abi::schema::{MAX_SCHEMA_BYTES, Schema, SchemaError};
-use p4shield_control::{
-    Entries, MAX_MAPS, MapDescription, MapPart, MapQuery, ProgramDescription, ProgramSlot, Reply, Request,
-};
+use p4shield_abi::schema::{MAX_SCHEMA_BYTES, Schema};
+use p4shield_control::{MAX_MAPS, MapPart, MapQuery, ProgramDescription, ProgramSlot, Reply, Request};
+use p4shield_tables::{Described, Extent, ReadMap, Rows};
 
 /// The most replies that describe one program.
 const MAX_REPLIES: usize = 64;
 /// The most bytes of a key, and of a value, of any map.
 const MAX_ENTRY: u32 = 65_536;
 /// Rows after which a page ends.
-pub(crate) const PAGE_ROWS: usize = 4096;
+pub(super) const PAGE_ROWS: usize = 4096;
 
 /// Sends a request and returns the reply.
-pub type Ask<'a> = dyn FnMut(Request) -> Result<Reply, String> + 'a;
-
-/// A program, as what runs it describes it.
-#[derive(Debug, Default)]
-pub struct Described {
-    pub(crate) program: [u8; 32],
-    pub(crate) maps: Vec<MapDescription>,
-    /// The names and types, if the objects have any; or why they cannot be read.
-    pub(crate) schema: Option<Result<Schema, SchemaError>>,
-}
+pub(super) type Ask<'a> = dyn FnMut(Request) -> Result<Reply, String> + 'a;
 
 fn rubbish<T>(what: &str) -> Result<T, String> {
     Err(format!("the P4 VM gave an invalid answer: {what}"))
@@ -34,7 +24,7 @@ fn rubbish<T>(what: &str) -> Result<T, String> {
 ///
 /// # Errors
 /// The P4 VM or switch does not answer, or gives an answer that no program gives.
-pub fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, String> {
+pub(super) fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, String> {
     let (mut described, mut schema) = (Described::default(), Vec::new());
     for round in 0..MAX_REPLIES {
         let (maps, bytes) = (described.maps.len() as u32, schema.len() as u32);
@@ -47,7 +37,9 @@ pub fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, Strin
         }
         let ProgramDescription { program, map_count, maps, schema_len, schema: bytes } = part;
         described.program = program;
-        described.maps.extend(maps);
+        described.maps.extend(
+            maps.into_iter().map(|m| (m.definition(), m.name)).map(|(definition, name)| (name, definition)),
+        );
         schema.extend(bytes);
         let length = schema_len.unwrap_or(0) as usize;
         if map_count as usize > MAX_MAPS || length > MAX_SCHEMA_BYTES {
@@ -58,7 +50,7 @@ pub fn describe(ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<Described, Strin
         }
         if described.maps.len() == map_count as usize && schema.len() == length {
             described.schema = schema_len.map(|_| Schema::decode(&schema));
-            if !described.maps.iter().all(|m| is_sound(&m.definition())) {
+            if !described.maps.iter().all(|(_, definition)| is_sound(definition)) {
                 return rubbish("a map that no program can have");
             }
             return Ok(described);
@@ -74,60 +66,43 @@ fn is_sound(d: &MapDefinition) -> bool {
     known && key && (1..=MAX_ENTRY).contains(&d.value_size) && d.max_entries > 0
 }
 
-/// How much of a map to read.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// The slot to begin with.
-    pub from: u32,
-    /// The most rows; further ones are counted. `None`: a page.
-    pub limit: Option<usize>,
-    /// The most bytes of rows.
-    pub bytes: usize,
-    /// Includes an array's elements that are zero.
-    pub zeros: bool,
+/// Reads the maps of the program of a slot.
+pub(super) struct Remote<'r, 'a> {
+    pub(super) ask: &'r mut Ask<'a>,
+    pub(super) slot: ProgramSlot,
 }
 
-/// The rows that were read of a map.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    pub(crate) entries: Entries,
-    pub(crate) more: u64,
-    pub(crate) next: Option<u32>,
-}
-
-/// Reads a map of a described program.
-pub(crate) fn read(
-    ask: &mut Ask<'_>,
-    (slot, described, map): (ProgramSlot, &Described, usize),
-    extent: Extent,
-) -> Result<Rows, String> {
-    let Some(definition) = described.maps.get(map).map(MapDescription::definition) else {
-        return rubbish("a map that it did not describe");
-    };
-    let mut rows = Rows { next: Some(extent.from), ..Rows::default() };
-    let mut room = extent.bytes;
-    while let Some(from) = rows.next.filter(|n| *n < definition.max_entries) {
-        let full = room == 0;
-        let left = match extent.limit {
-            Some(_) if full => 0,
-            Some(limit) => limit - rows.entries.len(),
-            None if full || rows.entries.len() >= PAGE_ROWS => return Ok(rows),
-            None => PAGE_ROWS,
+impl ReadMap for Remote<'_, '_> {
+    fn read(&mut self, described: &Described, map: usize, extent: Extent) -> Result<Rows, String> {
+        let Some((_, definition)) = described.maps.get(map) else {
+            return rubbish("a map that it did not describe");
         };
-        let (program, zeros) = (described.program, extent.zeros);
-        let query = MapQuery { slot, program, map: map as u32, from, rows: left as u32, zeros };
-        let Reply::MapPart(part) = ask(Request::ReadMap(query))? else {
-            return rubbish("not a part of a map");
-        };
-        check(&part, &definition, from, left)?;
-        let bytes: usize = part.entries.iter().map(|(k, v)| k.len() + v.len()).sum();
-        room = room.saturating_sub(bytes);
-        rows.entries.extend(part.entries);
-        rows.more += u64::from(part.more);
-        rows.next = part.next;
+        let mut rows = Rows { next: Some(extent.from), ..Rows::default() };
+        let mut room = extent.bytes;
+        while let Some(from) = rows.next.filter(|n| *n < definition.max_entries) {
+            let full = room == 0;
+            let left = match extent.limit {
+                Some(_) if full => 0,
+                Some(limit) => limit - rows.entries.len(),
+                None if full || rows.entries.len() >= PAGE_ROWS => return Ok(rows),
+                None => PAGE_ROWS,
+            };
+            let (program, zeros) = (described.program, extent.zeros);
+            let query =
+                MapQuery { slot: self.slot, program, map: map as u32, from, rows: left as u32, zeros };
+            let Reply::MapPart(part) = (self.ask)(Request::ReadMap(query))? else {
+                return rubbish("not a part of a map");
+            };
+            check(&part, definition, from, left)?;
+            let bytes: usize = part.entries.iter().map(|(k, v)| k.len() + v.len()).sum();
+            room = room.saturating_sub(bytes);
+            rows.entries.extend(part.entries);
+            rows.more += u64::from(part.more);
+            rows.next = part.next;
+        }
+        rows.next = None;
+        Ok(rows)
     }
-    rows.next = None;
-    Ok(rows)
 }
 
 /// Checks a part of a map from slot `from` on, of at most `rows` entries.

@@ -1,5 +1,3 @@
-use super::remote::read;
-use super::view::{MatchView, Number, ObjectKind, What};
 use super::*;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
 use p4shield_abi::schema::{
@@ -7,6 +5,8 @@ use p4shield_abi::schema::{
     Unit,
 };
 use p4shield_control::{Entries, MapDescription, MapPart, MapQuery, ProgramDescription, encode};
+use p4shield_tables::view::{MatchView, Number, ObjectKind, What};
+use p4shield_tables::{Extent, ReadMap, objects};
 
 const SLOT: ProgramSlot = ProgramSlot::new(0, Direction::Ingress);
 
@@ -261,7 +261,7 @@ fn refused(change: impl Fn(&mut MapPart)) -> String {
     };
     let described = describe(&mut ask, SLOT).unwrap();
     let extent = Extent { from: 0, limit: Some(10), bytes: 1 << 20, zeros: false };
-    read(&mut ask, (SLOT, &described, 0), extent).unwrap_err()
+    Remote { ask: &mut ask, slot: SLOT }.read(&described, 0, extent).unwrap_err()
 }
 
 #[test]
@@ -343,7 +343,8 @@ fn a_page_ends_and_the_next_one_continues() {
         let described = describe(&mut ask, SLOT).unwrap();
         let all = objects(&described, What::Registers);
         let extent = Extent { from, limit: None, bytes: 1000, zeros: false };
-        all[0].view(&mut ask, (SLOT, &described), extent).map(|view| (inspection.from, view)).unwrap().1
+        let view = all[0].view(&mut Remote { ask: &mut ask, slot: SLOT }, &described, extent);
+        view.map(|view| (inspection.from, view)).unwrap().1
     };
     // The bytes of the first part fill the page.
     let first = page(0);

@@ -4,8 +4,8 @@ use crate::{BATCH, Copy, DropReason, GroupError, PacketIo, PortError, Switch, Tr
 use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, link};
-use p4shield_p4::control::{Architecture, Match};
 use p4shield_p4::{Compiled, NoIncludes, Options, compile};
+use p4shield_tables::model::{Architecture, Match};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;

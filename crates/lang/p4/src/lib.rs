@@ -34,7 +34,6 @@ mod ast_print;
 mod check;
 mod codegen;
 mod constant;
-pub mod control;
 mod control_names;
 mod ctypes;
 pub mod diagnostics;
@@ -56,6 +55,7 @@ pub mod source;
 mod types;
 
 use diagnostics::{Code, Diagnostics, Sink};
+use p4shield_tables::model;
 use source::{SourceMap, Span};
 
 pub use preprocess::{Included, NoIncludes, Resolver, built_in_files};
@@ -83,18 +83,18 @@ pub enum Reject {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The architecture that the program targets.
-    pub architecture: control::Architecture,
+    pub architecture: model::Architecture,
     /// The program sends packets to multicast groups, so only a host that can replicate packets may
     /// run it.
     pub replicates: bool,
     /// Registers, counters and meters.
-    pub arrays: Vec<control::ArrayFacts>,
+    pub arrays: Vec<model::ArrayFacts>,
     /// Parser value sets.
-    pub value_sets: Vec<control::ValueSetFacts>,
+    pub value_sets: Vec<model::ValueSetFacts>,
     /// Maps, in the order of the `maps` section.
     pub maps: Vec<MapFacts>,
     /// Tables, in the order of their first application.
-    pub tables: Vec<control::TableFacts>,
+    pub tables: Vec<model::TableFacts>,
     /// The tenant's own extern functions, which must be linked.
     pub externs: Vec<String>,
     /// Number of instructions.

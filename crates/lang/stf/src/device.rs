@@ -11,8 +11,8 @@ use p4shield_bpf::verify::{Limits, Refusal, verify};
 use p4shield_bpf::{
     EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, Stop, VmInfo, link,
 };
-use p4shield_p4::control::Architecture;
 use p4shield_p4::{Compiled, Facts};
+use p4shield_tables::model::Architecture;
 
 use crate::replication::{Groups, Replica};
 

@@ -2,7 +2,7 @@
 
 use num_bigint::BigUint;
 use p4shield_bpf::maps::MapError;
-use p4shield_p4::control::EntryError;
+use p4shield_tables::model::EntryError;
 
 use crate::names::NameError;
 

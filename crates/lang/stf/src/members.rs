@@ -1,7 +1,7 @@
 //! Members of action selector groups and of parser value sets.
 
 use p4shield_bpf::maps::Map;
-use p4shield_p4::control::{EntryError, Match};
+use p4shield_tables::model::{EntryError, Match};
 
 use crate::device::Device;
 use crate::error::StateError;

@@ -1,7 +1,7 @@
 //! From the names and values of a script to those of the program's tables.
 
 use num_bigint::BigUint;
-use p4shield_p4::control::{Architecture, EntryError, KeyFacts, LookupKind, Match, TableFacts};
+use p4shield_tables::model::{Architecture, EntryError, KeyFacts, LookupKind, Match, TableFacts};
 
 use crate::device::Device;
 use crate::error::StateError;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use num_bigint::BigUint;
 use p4shield_abi::meter::MeterCell;
-use p4shield_p4::control::{ArrayFacts, ArrayKind, TableFacts};
+use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
 
 use crate::device::Device;
 use crate::error::StateError;

@@ -1,13 +1,15 @@
-//! The state of programs by name: tables, value sets, counters, registers and meters, as their P4 program
+//! One model of a program's state: tables, value sets, counters, registers and meters, as its P4 program
 //! declares them.
 //!
-//! `source` is what the crate needs of a program that runs: its description and the entries of its maps, which a
-//! user of the crate reads and bounds. `decode` shows what fits the program's schema, and `objects` joins both.
-//! [`view`] has the types of what is shown.
+//! [`model`] is the control plane's view of a program, which the compiler emits, with the encoding of
+//! entries. `source` is the trait by which the maps of a running program are read, and its users bound what
+//! they read. `decode` shows what fits the program's schema, and `objects` joins both. [`view`] has the types
+//! of what is shown.
 
 #![forbid(unsafe_code)]
 
 mod decode;
+pub mod model;
 mod objects;
 mod source;
 pub mod view;

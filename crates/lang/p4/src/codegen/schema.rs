@@ -1,11 +1,11 @@
 //! The object's schema: names and types of its maps, for tools that show them.
 
-use crate::control::{ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts};
 use crate::lower::{CodeEntries, Lowered};
 use p4shield_abi::schema::{
     self, ActionSchema, ArraySchema, DirectSchema, Element, KeyKind, KeySchema, ParamSchema, Schema,
     TableSchema,
 };
+use p4shield_tables::model::{ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts};
 
 /// Returns the schema of a lowered program.
 pub(crate) fn describe(lowered: &Lowered) -> Schema {
@@ -60,7 +60,7 @@ fn direct(facts: Option<&DirectFacts>, offset: Option<u32>) -> Option<DirectSche
 }
 
 fn table(t: &TableFacts, entries: &CodeEntries) -> TableSchema {
-    let params = |a: &crate::control::ActionFacts| {
+    let params = |a: &p4shield_tables::model::ActionFacts| {
         a.params
             .iter()
             .map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset })

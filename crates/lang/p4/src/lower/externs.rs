@@ -4,12 +4,12 @@
 use super::information::information;
 use super::storage::Value;
 use super::{BoundObject, Lowering};
-use crate::control::Architecture;
 use crate::hir::{Call, CallArg, ExternFn, Object};
 use crate::ir::{Op, Opnd, Ty};
 use crate::types::Type;
 use p4shield_abi::context::offset;
 use p4shield_abi::helper;
+use p4shield_tables::model::Architecture;
 
 pub(super) fn packet_length(l: &mut Lowering<'_>) -> Value {
     Value::Scalar(vec![l.context(offset::PACKET_LENGTH, 4)], 32)

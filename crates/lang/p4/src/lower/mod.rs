@@ -105,11 +105,11 @@ struct Lowering<'a> {
     /// Maps of extern instances, by instance path.
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
-    tables: Vec<crate::control::TableFacts>,
+    tables: Vec<p4shield_tables::model::TableFacts>,
     /// Of each of `tables`, the entries that are code.
     code_entries: Vec<CodeEntries>,
-    arrays: Vec<crate::control::ArrayFacts>,
-    value_sets: Vec<crate::control::ValueSetFacts>,
+    arrays: Vec<p4shield_tables::model::ArrayFacts>,
+    value_sets: Vec<p4shield_tables::model::ValueSetFacts>,
     /// Maps of value sets, and indices of their facts, by instance path.
     value_sets_by_path: HashMap<(ValueSetId, Rc<[Name]>), value_set::PlacedSet>,
     externs: BTreeSet<String>,
@@ -139,7 +139,7 @@ struct Lowering<'a> {
     cut_loops: HashSet<Span>,
     /// Whether [`MAX_INLINED`] was exceeded.
     too_large: bool,
-    architecture: crate::control::Architecture,
+    architecture: p4shield_tables::model::Architecture,
     standard: Option<StandardMetadata>,
     /// The location where the program sends packets to multicast groups.
     multicast: Option<Span>,
@@ -166,17 +166,17 @@ pub(crate) type CodeEntries = Vec<(Vec<u8>, Vec<u8>)>;
 /// The lowered program and its properties.
 pub(crate) struct Lowered {
     pub(crate) function: Function,
-    pub(crate) tables: Vec<crate::control::TableFacts>,
+    pub(crate) tables: Vec<p4shield_tables::model::TableFacts>,
     /// Of each of `tables`, the entries that are code.
     pub(crate) code_entries: Vec<CodeEntries>,
     /// The map of arguments passed to C by pointer.
     pub(crate) argument_map: Option<MapId>,
-    pub(crate) arrays: Vec<crate::control::ArrayFacts>,
-    pub(crate) value_sets: Vec<crate::control::ValueSetFacts>,
+    pub(crate) arrays: Vec<p4shield_tables::model::ArrayFacts>,
+    pub(crate) value_sets: Vec<p4shield_tables::model::ValueSetFacts>,
     pub(crate) externs: BTreeSet<String>,
     /// C declarations of the tenant's own functions.
     pub(crate) c_header: String,
-    pub(crate) architecture: crate::control::Architecture,
+    pub(crate) architecture: p4shield_tables::model::Architecture,
     /// The location where the program chooses a multicast group, if it may.
     pub(crate) multicast: Option<Span>,
     /// Whether a loop of parser states ends after the `rounds` that [`lower`] got.

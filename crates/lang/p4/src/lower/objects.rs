@@ -3,7 +3,6 @@
 use super::Lowering;
 use super::storage::{Value, limb_count, limb_width};
 use crate::constant::small;
-use crate::control::{ArrayFacts, ArrayKind, Unit};
 use crate::diagnostics::Code;
 use crate::hir::{Call, CallArg, CtorArg, Expr, ExternFn, InstId, Instance};
 use crate::ir::{BinOp, Cc, Map, MapId, Op, Opnd, Ty};
@@ -13,6 +12,7 @@ use p4shield_abi::context::offset;
 use p4shield_abi::helper;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 use p4shield_abi::meter::METER_CELL_SIZE;
+use p4shield_tables::model::{ArrayFacts, ArrayKind, Unit};
 use std::rc::Rc;
 
 /// Maximum number of elements of an array.

@@ -2,12 +2,12 @@
 //! `selector` keys chooses the group's member that acts on a packet.
 
 use super::Lowering;
-use crate::control::{GROUP, GroupFacts, TableFacts};
 use crate::hir::{CtorArg, MatchKind, Table};
 use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
 use crate::lexer::Name;
 use crate::types::Type;
 use p4shield_abi::map::{MapDefinition, TYPE_HASH};
+use p4shield_tables::model::{GROUP, GroupFacts, TableFacts};
 
 /// Default capacity of a selector in members.
 const DEFAULT_MEMBERS: u32 = 1024;

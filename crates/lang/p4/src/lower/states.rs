@@ -9,11 +9,11 @@
 
 use super::state_loop::{Order, StateLoop};
 use super::{Lowering, MAX_INLINED};
-use crate::control::Architecture;
 use crate::hir::{self, Next, Target};
 use crate::ir::Block;
 use crate::source::Span;
 use p4shield_abi::ProgramLimit;
+use p4shield_tables::model::Architecture;
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -3,10 +3,6 @@
 use super::Lowering;
 use crate::ast::Direction;
 use crate::constant::{limbs, small};
-use crate::control::{
-    ActionFacts, DirectFacts, EntryError, KeyFacts, LookupKind, Match, ParamFacts, ProfileFacts, TableFacts,
-    Unit,
-};
 use crate::control_names::joined;
 use crate::diagnostics::Code;
 use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Table};
@@ -19,6 +15,10 @@ use p4shield_abi::map::{
     MAX_RANGE_BYTES, MAX_RANGES, MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE,
 };
 use p4shield_abi::meter::METER_CELL_SIZE;
+use p4shield_tables::model::{
+    ActionFacts, DirectFacts, EntryError, KeyFacts, LookupKind, Match, ParamFacts, ProfileFacts, TableFacts,
+    Unit,
+};
 use std::rc::Rc;
 
 /// Maximum number of entries of a constant table that is lowered to comparisons.

@@ -5,13 +5,13 @@ use super::objects::unit;
 use super::storage::{Storage, Value, limb_count, limb_width};
 use super::table::{COUNTER_SIZE, TablePlan};
 use crate::constant::limbs;
-use crate::control::{ArrayKind, LookupKind, Unit};
 use crate::hir::{BoundAction, Expr, MatchKind, Table, TableId};
 use crate::ir::builder::Slot;
 use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::Type;
+use p4shield_tables::model::{ArrayKind, LookupKind, Unit};
 use std::rc::Rc;
 
 /// Maximum number of actions for which hit and miss get separate dispatch code.

@@ -6,10 +6,10 @@
 
 use super::Lowering;
 use super::table::{kind_name, range_flags};
-use crate::control::{KeyFacts, LookupKind, ValueSetFacts};
 use crate::hir::{MatchKind, ValueSet, ValueSetId};
 use crate::ir::{Cc, Map, MapId, Opnd};
 use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH};
+use p4shield_tables::model::{KeyFacts, LookupKind, ValueSetFacts};
 
 /// Size of a member's value in bytes. The value is unused.
 const VALUE_SIZE: u32 = 8;

@@ -116,7 +116,7 @@ fn size(a: Option<&Option<BoundArg>>) -> u32 {
 
 /// Builds `CounterSpec` or `MeterSpec`.
 fn unit(a: Option<&Option<BoundArg>>) -> Message {
-    use crate::control::Unit;
+    use p4shield_tables::model::Unit;
     let unit = match a {
         Some(Some(BoundArg::Value(e))) => crate::lower::unit(&CtorArg::Value(e.clone())),
         _ => Unit::Both,

@@ -62,7 +62,7 @@ impl Engine {
         let program = Program::load(&verified, &options).map_err(|e| e.to_string())?;
         let mut snapshot = Snapshot::default();
         INFORMATION.iter().for_each(|(_, f, v)| snapshot.set(*f, *v));
-        let ports = compiled.facts.architecture == crate::control::Architecture::V1model;
+        let ports = compiled.facts.architecture == p4shield_tables::model::Architecture::V1model;
         let info = VmInfo::new(&snapshot, InfoStatus::Known);
         Ok(Self { program, packet: Packet::with_minimum(256, COPY, 0), info, ports })
     }

@@ -13,7 +13,6 @@ pub(crate) use multicast::replicates;
 use super::storage::Storage;
 use super::{Binding, BoundObject, Lowered, Lowering, PacketState, StandardMetadata, layout};
 use crate::Reject;
-use crate::control::Architecture;
 use crate::diagnostics::{Code, Sink};
 use crate::hir::{Constructed, Control, CtorArg, Instance, Object, Param, Parser, Program};
 use crate::ir::builder::Builder;
@@ -21,6 +20,7 @@ use crate::ir::{Block, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
 use p4shield_abi::ProgramLimit;
+use p4shield_tables::model::Architecture;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 

@@ -111,7 +111,7 @@ impl Lowering<'_> {
 
     /// Lowers `mark_to_drop()`.
     pub(in crate::lower) fn mark_to_drop(&mut self) {
-        if self.architecture == crate::control::Architecture::V1model {
+        if self.architecture == p4shield_tables::model::Architecture::V1model {
             self.set_standard("egress_spec", Opnd::C(DROP_PORT));
             self.set_standard("mcast_grp", Opnd::C(0));
         } else {

@@ -384,7 +384,8 @@ impl TableFacts {
     }
 
     /// Encodes an entry that is code as a classifier's rule over the key, if its matches have that form.
-    pub(crate) fn code_rule(&self, matches: &[Match], priority: u32) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn code_rule(&self, matches: &[Match], priority: u32) -> Option<Vec<u8>> {
         rule(&self.keys, self.key_size, matches, priority).ok()
     }
 

@@ -1,4 +1,4 @@
 //! Any bytes as an Ethernet frame with offloads to complete.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_attach_wire::fuzz_frame(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_xdp::fuzz_frame(bytes));

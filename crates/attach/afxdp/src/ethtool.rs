@@ -15,6 +15,7 @@ struct Value {
 
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
+const GET_GRO: u32 = 0x2b;
 const SET_GRO: u32 = 0x2c;
 const GET_CHANNELS: u32 = 0x3c;
 const FLAG_TX_VLAN: u32 = 1 << 7;
@@ -60,6 +61,41 @@ fn clear_flags(interface: &str, flags: u32) -> io::Result<()> {
     call(interface, &mut Value { command: SET_FLAGS, data: now.data & !flags })?;
     call(interface, &mut now)?;
     if now.data & flags == 0 { Ok(()) } else { Err(io::Error::other("the driver keeps it switched on")) }
+}
+
+/// The offloads of an interface at one time, to be restored later. Merging (GRO) and the flags of
+/// [`receive_unchanged`] and [`keep_sent_tags`] are in it.
+#[derive(Clone, Debug)]
+pub struct Offloads {
+    interface: String,
+    flags: u32,
+    gro: u32,
+}
+
+impl Offloads {
+    /// Reads the offloads of an interface.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn read(interface: &str) -> io::Result<Self> {
+        let get = |command| {
+            let mut now = Value { command, data: 0 };
+            call(interface, &mut now).map(|()| now.data)
+        };
+        Ok(Self { interface: interface.to_owned(), flags: get(GET_FLAGS)?, gro: get(GET_GRO)? })
+    }
+
+    /// Restores the offloads that changed since they were read.
+    ///
+    /// # Errors
+    /// The driver's error, such as `ENODEV` when the interface is gone.
+    pub fn restore(&self) -> io::Result<()> {
+        let now = Self::read(&self.interface)?;
+        let set = |command, before, now| {
+            if before == now { Ok(()) } else { call(&self.interface, &mut Value { command, data: before }) }
+        };
+        set(SET_FLAGS, self.flags, now.flags).and(set(SET_GRO, self.gro, now.gro))
+    }
 }
 
 /// Makes the interface leave VLAN tags in the frames that it receives.

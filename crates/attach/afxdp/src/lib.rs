@@ -19,6 +19,7 @@
 //! those of the rings.
 //!
 //! [`ethtool`] switches off what a card does to packets that AF_XDP hands over without.
+//! [`promiscuous`]: a card passes on frames for any address.
 //!
 //! `unsafe` is in `memory` (mappings), `pool` (the bytes of a frame), `ethtool` and `sys` (system calls).
 
@@ -27,6 +28,7 @@ pub mod ethtool;
 pub mod memory;
 pub mod pool;
 pub mod port;
+pub mod promiscuous;
 pub mod ring;
 pub mod socket;
 mod sys;
@@ -36,6 +38,7 @@ pub use error::{Error, Result};
 pub use memory::MmapRegion;
 pub use pool::{Frame, FrameCounts, FramePool, SocketId};
 pub use port::Port;
+pub use promiscuous::Promiscuous;
 pub use ring::{Consumer, Descriptor, Producer, RingOffsets};
 pub use socket::{Mode, Offsets, Socket, SocketConfig, Statistics, offsets, zero_copy};
 pub use umem::{Umem, UmemConfig};

@@ -148,6 +148,12 @@ impl Port {
         n
     }
 
+    /// Returns whether the interface was removed, which leaves the socket without one.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT), Err(Errno::NXIO))
+    }
+
     /// Returns the number of packets that were queued and not completed.
     #[must_use]
     pub const fn sending(&self) -> u32 {

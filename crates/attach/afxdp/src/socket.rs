@@ -100,6 +100,30 @@ impl Socket {
         Self::attempt(umem, config, None, SocketAddrXdpFlags::XDP_COPY | wakeup)
     }
 
+    /// Binds a socket to each queue from that of `first` on: to as many as the driver reports, otherwise to
+    /// as many as there are, at most `most`.
+    ///
+    /// # Errors
+    /// As [`Socket::bind`].
+    pub fn bind_queues(
+        umem: &Arc<Umem>,
+        first: &SocketConfig,
+        reported: Option<u32>,
+        most: u32,
+    ) -> Result<Vec<Self>, Error> {
+        let mut sockets = Vec::new();
+        for queue in first.queue..first.queue + reported.unwrap_or(most).min(most) {
+            match Self::bind(umem, &SocketConfig { queue, ..*first }) {
+                Ok(socket) => sockets.push(socket),
+                Err(e) if reported.is_none() && !sockets.is_empty() && e.errno() == Some(libc::EINVAL) => {
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(sockets)
+    }
+
     fn attempt(
         umem: &Arc<Umem>,
         config: &SocketConfig,

@@ -1,4 +1,4 @@
-//! The socket option of AF_XDP that rustix does not have.
+//! The socket options that rustix does not have.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,8 +8,24 @@ const MAX_TX_BUDGET: libc::c_int = 9;
 
 /// Sets the number of packets that one call sends in copy mode.
 pub(crate) fn set_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> io::Result<()> {
-    let (value, len) = (std::ptr::from_ref(&packets).cast(), size_of::<u32>() as libc::socklen_t);
-    // SAFETY: the kernel reads the bytes of a live integer.
-    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, MAX_TX_BUDGET, value, len) };
+    set(fd, libc::SOL_XDP, MAX_TX_BUDGET, &packets)
+}
+
+/// Makes an interface promiscuous while a packet socket is open.
+pub(crate) fn join_promiscuous(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: interface.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// Sets an option whose value is a plain structure of the kernel's interface.
+fn set<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let (value, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads the bytes of a live value of this length.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value, len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use p4shield_afxdp::{Mode, UmemConfig};
 use p4shield_channel::WaitPolicy;
 use p4shield_mediator::{UnownedPolicy, VmRef};
-
-use crate::system::xdp::XdpMode;
+use p4shield_xdp::XdpMode;
 
 /// An end of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +91,7 @@ impl WireConfig {
     }
 }
 
-/// Whether the interfaces are closed to the host's own network stack; see [`crate::system::guard`].
+/// Whether the interfaces are closed to the host's own network stack; see [`p4shield_xdp::guard`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guard {
     /// The guard must be in place. If the kernel refuses it, the wire is not attached.

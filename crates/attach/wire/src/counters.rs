@@ -2,7 +2,7 @@
 
 use p4shield_afxdp::{FrameCounts, Statistics};
 
-use crate::system::xdp::XdpCounters;
+use p4shield_xdp::XdpCounters;
 
 /// Counters of one side of a wire, over all its queues, since the wire was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The errors of the wire attachment.
 
-use crate::system::xdp::XdpError;
+use p4shield_xdp::XdpError;
 
 /// An error of the wire attachment.
 #[derive(Debug, thiserror::Error)]

@@ -12,15 +12,15 @@
 //! # Fails closed
 //!
 //! Only the loop connects the two interfaces. When its process ends, the kernel removes sockets and XDP
-//! programs, and frames have no way across: from the beginning, [`system::guard`] has dropped everything
-//! that does not pass through AF_XDP, in both directions, and it stays when the process ends. The next
-//! process takes over.
+//! programs, and frames have no way across: from the beginning, [`p4shield_xdp::guard`] has dropped
+//! everything that does not pass through AF_XDP, in both directions, and it stays when the process ends. The
+//! next process takes over.
 //!
 //! # Offloads
 //!
 //! AF_XDP delivers bytes without the kernel's metadata. Partial checksums are found in the bytes and
-//! completed ([`checksum`]). The XDP program restores VLAN tags from packet metadata where kernel
-//! and driver support it (Linux 6.8; veth does). Merged packets do not occur: attaching XDP to a veth
+//! completed ([`p4shield_xdp::checksum`]). The XDP program restores VLAN tags from packet metadata where
+//! kernel and driver support it (Linux 6.8; veth does). Merged packets do not occur: attaching XDP to a veth
 //! switches its peer's segmentation offload off. A VM on a tap must be started without guest
 //! segmentation offload (QEMU: `host_tso4=off,host_tso6=off,host_ufo=off`); longer packets are dropped
 //! and counted ([`XdpCounters::oversize`]). SCTP checksums and checksums inside tunnels that a VM ends
@@ -33,7 +33,8 @@
 //! up another's frames. The ledger of [`p4shield_afxdp::pool`] can be counted at any time
 //! ([`Snapshot::frames`]).
 
-pub mod checksum;
+#![forbid(unsafe_code)]
+
 mod config;
 mod counters;
 mod engine;
@@ -41,7 +42,6 @@ mod error;
 mod handle;
 mod mailbox;
 mod supervisor;
-pub mod system;
 
 pub use config::{BURST, Guard, LoopConfig, SPARE, WireConfig, WireSide};
 pub use counters::{
@@ -51,7 +51,7 @@ use engine::Engine;
 pub use engine::WirePacket;
 pub use error::{Error, Result};
 pub use handle::WireLoop;
-pub use system::xdp::{XdpCounters, XdpError, XdpMode};
+pub use p4shield_xdp::{XdpCounters, XdpError, XdpMode};
 
 /// Work for a loop's hot thread.
 type EngineJob = Box<dyn for<'a, 'p> FnOnce(&'a mut Engine<'p>) + Send>;
@@ -67,20 +67,4 @@ pub struct WireId {
 fn now() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// Entry for fuzzing: the offload code on a frame, and the interface monitor on a datagram, of arbitrary
-/// bytes.
-///
-/// # Panics
-/// If a completed checksum is wrong, or the frame was changed otherwise.
-pub fn fuzz_frame(bytes: &[u8]) {
-    assert!(system::interfaces::events(bytes).count() <= bytes.len());
-    let mut frame = bytes.to_vec();
-    if checksum::complete(&mut frame) {
-        assert_eq!(checksum::is_right(&frame), Some(true));
-        let field = checksum::find(&frame).map_or(0..0, |found| found.checksum());
-        frame[field.clone()].copy_from_slice(&bytes[field]);
-    }
-    assert_eq!(frame, bytes);
 }

@@ -9,19 +9,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem, ethtool};
+use p4shield_afxdp::{Socket, SocketConfig, Umem, ethtool};
 use p4shield_mediator::{self as mediator, AllowedSources, Counters, Network, PortSpec, Stages};
+use p4shield_xdp::{
+    FRAME_OVERHEAD, Interface, InterfaceEvent, InterfaceMonitor, MAX_QUEUES, XdpProgram, offload,
+};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, WireConfig, WireSide};
 use crate::counters::{AttachedStatus, KernelCounters, SideStatus, WireStatus};
 use crate::mailbox::{Caller, Jobs};
-use crate::system::interfaces::{Interface, InterfaceEvent, InterfaceMonitor};
-use crate::system::xdp::{MAX_QUEUES, XdpProgram};
 use crate::{EngineJob, Error, Result, WireId};
 
-/// Bytes of an Ethernet header with two VLAN tags, which an MTU does not include.
-const FRAME_OVERHEAD: u32 = 14 + 8;
 /// Time until a side that could not be attached is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -265,10 +264,11 @@ impl Supervisor {
         self.check_mtu(interface)?;
         let reported_queues = ethtool::receive_queues(&interface.name).map(|n| n.min(MAX_QUEUES));
         self.check_memory(interface, reported_queues.unwrap_or(1))?;
-        let config = &self.wires[n].config;
-        let program = XdpProgram::attach(interface, config.xdp, self.config.memory.max_packet())?;
+        let WireConfig { xdp, mode, .. } = self.wires[n].config;
+        let program = XdpProgram::attach(interface, xdp, self.config.memory.max_packet())?;
         self.prepare(interface, &program)?;
-        let sockets = self.bind(interface, config.mode, reported_queues)?;
+        let first = SocketConfig { interface: interface.index, queue: 0, ring: self.config.ring, mode };
+        let sockets = Socket::bind_queues(&self.umem, &first, reported_queues, MAX_QUEUES)?;
         let queues = sockets.len() as u32;
         self.check_memory(interface, queues)?;
         let duplicate = |s: &Socket| s.as_fd().try_clone_to_owned();
@@ -295,42 +295,13 @@ impl Supervisor {
     /// Switches off the offloads that a program cannot handle, and closes the interface to the host's
     /// own stack.
     fn prepare(&self, interface: &Interface, program: &XdpProgram) -> Result<()> {
-        if !program.restores_tags() {
-            self.keep_tags_in_frames(interface);
-        }
-        if !program.native() {
-            // Merged packets are longer than frames. Where the driver cannot switch merging off, they
-            // are counted.
-            let _ = ethtool::receive_unmerged(&interface.name);
-        }
+        let peer = interface.peer.and_then(|i| self.interfaces.get(&i));
+        offload::switch_off(program, interface, peer);
         if self.config.guard == Guard::Required {
             let failed = |source| Error::Guard { interface: interface.name.clone(), source };
             program.close_guard().map_err(failed)?;
         }
         Ok(())
-    }
-
-    /// Binds a socket to each queue; if the driver does not report the number, to as many as there are.
-    fn bind(&self, interface: &Interface, mode: Mode, reported_queues: Option<u32>) -> Result<Vec<Socket>> {
-        let mut sockets = Vec::new();
-        for queue in 0..reported_queues.unwrap_or(MAX_QUEUES) {
-            let config = SocketConfig { interface: interface.index, queue, ring: self.config.ring, mode };
-            match Socket::bind(&self.umem, &config) {
-                Ok(socket) => sockets.push(socket),
-                Err(e) if reported_queues.is_none() && queue > 0 && e.errno() == Some(libc::EINVAL) => break,
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(sockets)
-    }
-
-    /// Keeps VLAN tags in the frames if the XDP program cannot restore them: on the interface that
-    /// receives, and on its veth peer if that is in this namespace.
-    fn keep_tags_in_frames(&self, interface: &Interface) {
-        let _ = ethtool::keep_received_tags(&interface.name);
-        if let Some(peer) = interface.peer.and_then(|i| self.interfaces.get(&i)) {
-            let _ = ethtool::keep_sent_tags(&peer.name);
-        }
     }
 
     /// Detaches an interface: frames stop, the sockets close, then their frames return.

@@ -10,10 +10,11 @@ use common::raw::{Raw, has_mark, partial_udp};
 use common::{Cloud, VM, VM4, tenant, usable};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
-use p4shield_attach_wire::{WireConfig, checksum};
+use p4shield_attach_wire::WireConfig;
 use p4shield_mediator::{DirectionCounts, FailPolicy, Reason};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Switch, wait_until};
+use p4shield_xdp::checksum;
 
 fn tally(cloud: &Cloud, tenant: usize, direction: Direction) -> DirectionCounts {
     cloud.wire.counters().tenants[tenant].vms[0].direction(direction).read()

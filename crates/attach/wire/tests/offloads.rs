@@ -4,11 +4,10 @@ mod common;
 
 use common::raw::{Raw, has_mark, partial_udp};
 use common::{CLIENT4, CLIENT6, Cloud, VM, VM4, VM6, usable};
-use p4shield_attach_wire::checksum::is_right;
 use p4shield_attach_wire::{WireConfig, WireSide, XdpMode};
 use p4shield_mediator::FailPolicy;
-use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, Switch};
+use p4shield_xdp::checksum::is_right;
 
 /// Compares received checksums with those that hardware would compute.
 #[test]
@@ -34,18 +33,6 @@ fn partial_checksums_arrive_completed() {
     assert!(cloud.counters().iter().all(|c| c.checksums_completed >= 6), "no checksum was partial");
 }
 
-fn tag_in_metadata(ns: &NetNs, interface: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let object = dir.path().join("tags.o");
-    let arch = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bpf/tags.bpf.c");
-    let mut clang = std::process::Command::new("clang");
-    run(clang.args(["-O2", "-g", "-target", "bpf", &arch, "-c", source, "-o"]).arg(&object)).unwrap();
-    run(ns.command("tc").args(["qdisc", "add", "dev", interface, "clsact"])).unwrap();
-    let filter = ["filter", "add", "dev", interface, "egress", "bpf", "da", "obj"];
-    run(ns.command("tc").args(filter).arg(&object).args(["sec", "tc"])).unwrap();
-}
-
 /// Sends a frame from one namespace, which must arrive at the other, complete and with the expected
 /// tags.
 fn arrives(from: &NetNs, to: &NetNs, sent: &[(u16, u16)], expected: &[(u16, u16)], mark: u64) {
@@ -54,7 +41,7 @@ fn arrives(from: &NetNs, to: &NetNs, sent: &[(u16, u16)], expected: &[(u16, u16)
     let frame = into.find(|f| has_mark(f, mark)).unwrap_or_else(|| panic!("{sent:04x?} did not arrive"));
     assert_eq!(is_right(&frame), Some(true), "{sent:04x?}");
     let mut done = partial_udp(expected, mark);
-    p4shield_attach_wire::checksum::complete(&mut done);
+    p4shield_xdp::checksum::complete(&mut done);
     assert_eq!(frame, done, "tags {sent:04x?} came out otherwise than {expected:04x?}");
 }
 
@@ -74,10 +61,10 @@ fn vlan_tags_in_frames_and_metadata_survive() {
         }
     }
     // From here on the sender's tag is in the packet metadata and not in the frame.
-    tag_in_metadata(&cloud.vm, "eth0");
+    cloud.vm.tag_in_metadata("eth0").unwrap();
     arrives(&cloud.vm, &cloud.client, &[], &[(c, 0x6064)], mark + 1);
     arrives(&cloud.vm, &cloud.client, &[(c, 5)], &[(c, 0x6064), (c, 5)], mark + 2);
-    tag_in_metadata(&cloud.client, "eth0");
+    cloud.client.tag_in_metadata("eth0").unwrap();
     arrives(&cloud.client, &cloud.vm, &[], &[(c, 0x6064)], mark + 3);
     let xdp = cloud.status().sides.map(|s| s.attached.unwrap().kernel.xdp);
     assert!(xdp.iter().all(|x| x.tag_unknown == 0 && x.tag_failed == 0), "{xdp:?}");
@@ -99,7 +86,7 @@ fn generic_xdp_replaces_missing_driver_xdp() {
     let tags = [(0x8100, 100)];
     arrives(&cloud.client, &cloud.vm, &tags, &tags, 0x99);
     arrives(&cloud.vm, &cloud.client, &tags, &tags, 0x9a);
-    tag_in_metadata(&cloud.client, "eth0");
+    cloud.client.tag_in_metadata("eth0").unwrap();
     arrives(&cloud.client, &cloud.vm, &[], &[(0x8100, 0x6064)], 0x9b);
     assert!(cloud.counters()[WireSide::Switch as usize].rx_packets > 0);
 }

@@ -5,10 +5,10 @@ mod common;
 use common::raw::{Raw, has_mark, partial_udp};
 use common::tap::Tap;
 use common::{VM, loop_config, usable};
-use p4shield_attach_wire::checksum::is_right;
 use p4shield_attach_wire::{WireConfig, WireId, WireLoop, WireSide};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::{NetNs, wait_until};
+use p4shield_xdp::checksum::is_right;
 
 /// A wire between the tap `tap0` of a host and a peer.
 fn wire(name: &str, several: bool) -> (NetNs, NetNs, Tap, WireLoop, WireId) {

@@ -103,6 +103,24 @@ impl NetNs {
         run(self.command("ethtool").args(words)).map(drop)
     }
 
+    /// Makes the kernel add a VLAN tag (protocol 8100, control 6064) to the metadata of each packet that a
+    /// socket sends through an interface, as a sender with tag offload does.
+    ///
+    /// # Errors
+    /// `clang` or `tc` is missing or fails.
+    pub fn tag_in_metadata(&self, interface: &str) -> Result<()> {
+        let folder = leftover::folder("tags")?;
+        let [source, object] = ["tags.bpf.c", "tags.o"].map(|name| folder.path().join(name));
+        let text = include_str!("tags.bpf.c");
+        std::fs::write(&source, text).map_err(Error::system("write a program for tags"))?;
+        let arch = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        let mut clang = Command::new("clang");
+        run(clang.args(["-O2", "-g", "-target", "bpf", &arch, "-c"]).arg(&source).arg("-o").arg(&object))?;
+        run(self.command("tc").args(["qdisc", "add", "dev", interface, "clsact"]))?;
+        let filter = ["filter", "add", "dev", interface, "egress", "bpf", "da", "obj"];
+        run(self.command("tc").args(filter).arg(&object).args(["sec", "tc"])).map(drop)
+    }
+
     /// Disables IPv6 inside, on links to come too: the kernel then sends no packet of its own (neighbour
     /// discovery, group membership) while a link comes up.
     ///

@@ -25,6 +25,7 @@ use p4shield_channel::{IdleResult, Waiter};
 use p4shield_mediator::{
     self as mediator, Counters, Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPacket,
 };
+use p4shield_xdp::checksum;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
 
@@ -32,7 +33,6 @@ use self::packet::Destination;
 pub use self::packet::WirePacket;
 use self::queue::InterfaceQueue;
 use self::wire::EngineWire;
-use crate::checksum;
 use crate::config::{BURST, LoopConfig, WireSide};
 use crate::counters::{Snapshot, WireCounters};
 use crate::{Error, Result, WireId};

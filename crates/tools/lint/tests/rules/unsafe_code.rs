@@ -9,7 +9,6 @@ pub(crate) const ALLOWED: [&str; 14] = [
     "attach",
     "attach-dpdk",
     "attach-inline",
-    "attach-wire",
     "attach-xsk",
     "bpf",
     "channel",
@@ -17,6 +16,7 @@ pub(crate) const ALLOWED: [&str; 14] = [
     "runtime",
     "seal",
     "testbed",
+    "xdp",
     "xsk-relay",
 ];
 

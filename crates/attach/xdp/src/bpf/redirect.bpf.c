@@ -4,9 +4,10 @@
 // socket is dropped and counted: none ever reaches the host's own network stack.
 //
 // One of two programs is loaded for each interface:
-//   wire_tagged  inserts an accelerated VLAN tag (one in the packet metadata, where the sender left it) into
-//                the frame. It calls the driver's metadata functions, so it is loaded for one device only.
-//   wire_plain   for kernels (before 6.8) and drivers without these functions.
+//   redirect_tagged  inserts an accelerated VLAN tag (one in the packet metadata, where the sender left it)
+//                    into the frame. It calls the driver's metadata functions, so it is loaded for one
+//                    device only.
+//   redirect_plain   for kernels (before 6.8) and drivers without these functions.
 //
 // For traffic control, in both directions of the interface: wire_guard drops every packet that does not pass
 // through AF_XDP, so that the host's own stack neither sends into the wire nor receives from it, also after
@@ -19,9 +20,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#define MAX_QUEUES 64 /* as in xdp.rs */
+#define MAX_QUEUES 64 /* as in program.rs */
 
-/* Indexes into `counters`, as in xdp.rs. */
+/* Indexes into `counters`, as in program.rs. */
 enum counter { OVERSIZE, NO_SOCKET, TAG_UNKNOWN, TAG_FAILED, COUNTERS };
 
 /* Capacity of a UMEM frame in bytes; written before the program is loaded. */
@@ -88,7 +89,7 @@ static __always_inline int insert_tag(struct xdp_md *ctx, __be16 protocol, __u16
 }
 
 SEC("xdp")
-int wire_tagged(struct xdp_md *ctx)
+int redirect_tagged(struct xdp_md *ctx)
 {
 	__be16 protocol = 0;
 	__u16 tci = 0;
@@ -107,7 +108,7 @@ int wire_tagged(struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int wire_plain(struct xdp_md *ctx)
+int redirect_plain(struct xdp_md *ctx)
 {
 	return forward(ctx);
 }

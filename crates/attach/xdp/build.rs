@@ -6,7 +6,7 @@ use std::process::Command;
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    compile(Path::new("src/bpf/wire.bpf.c"), &out.join("wire.bpf.o"), &arch);
+    compile(Path::new("src/bpf/redirect.bpf.c"), &out.join("redirect.bpf.o"), &arch);
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
 }

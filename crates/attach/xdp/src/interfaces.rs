@@ -4,9 +4,11 @@
 //! MTU. The monitor reports each change. If messages were lost because the kernel's buffer was full, it
 //! says so, and its user requests the whole list.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -18,6 +20,9 @@ const MESSAGE_HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
 /// Bytes of `struct rtattr`.
 const ATTRIBUTE_HEADER: usize = 4;
+
+/// Longest time until the next message of a requested list.
+const LONGEST: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub struct Interface {
     pub up: bool,
     /// Index of the veth peer, if that is in the same network namespace.
     pub peer: Option<u32>,
+    /// Index of the bridge, Open vSwitch datapath or bond that the interface belongs to.
+    pub master: Option<u32>,
 }
 
 /// A message of the monitor.
@@ -84,6 +91,30 @@ impl InterfaceMonitor {
         Ok(())
     }
 
+    /// Returns all interfaces. Changes that come meanwhile are in it.
+    ///
+    /// # Errors
+    /// The kernel's error, or the list did not come.
+    pub fn list(&mut self) -> io::Result<Vec<Interface>> {
+        self.request_all()?;
+        let (mut interfaces, mut is_whole) = (BTreeMap::new(), false);
+        while !is_whole {
+            let mut fds = [PollFd::new(&*self, PollFlags::IN)];
+            if rustix::event::poll(&mut fds, Some(&LONGEST))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let complete = self.receive(|event| match event {
+                InterfaceEvent::Present(interface) => drop(interfaces.insert(interface.index, interface)),
+                InterfaceEvent::Gone(index) => drop(interfaces.remove(&index)),
+                InterfaceEvent::ListEnd => is_whole = true,
+            })?;
+            if !complete {
+                return Err(io::Error::other("messages of the kernel were lost"));
+            }
+        }
+        Ok(interfaces.into_values().collect())
+    }
+
     /// Passes the messages since the last call to `each`, without waiting. Returns false if messages
     /// were lost.
     ///
@@ -130,7 +161,7 @@ pub fn events(datagram: &[u8]) -> impl Iterator<Item = InterfaceEvent> {
 fn interface(body: &[u8]) -> Option<Interface> {
     let (index, flags) = (word(body, 4)?, word(body, 8)?);
     let up = flags & libc::IFF_UP as u32 != 0;
-    let mut interface = Interface { index, name: String::new(), mtu: 0, up, peer: None };
+    let mut interface = Interface { index, name: String::new(), mtu: 0, up, peer: None, master: None };
     let (mut lower, mut elsewhere) = (None, false);
     let length = |h: &[u8]| usize::from(u16::from_ne_bytes([h[0], h[1]]));
     for (header, value) in records(body.get(LINK_HEADER..)?, ATTRIBUTE_HEADER, length) {
@@ -139,6 +170,7 @@ fn interface(body: &[u8]) -> Option<Interface> {
                 interface.name = String::from_utf8_lossy(value.split(|&b| b == 0).next()?).into_owned();
             }
             libc::IFLA_MTU => interface.mtu = word(value, 0)?,
+            libc::IFLA_MASTER => interface.master = word(value, 0),
             libc::IFLA_LINK => lower = word(value, 0),
             libc::IFLA_LINK_NETNSID => elsewhere = true,
             _ => {}
@@ -175,19 +207,8 @@ mod tests {
     #[test]
     fn loopback_is_found() {
         let mut m = InterfaceMonitor::open().unwrap();
-        m.request_all().unwrap();
-        let (mut seen, mut done) = (Vec::new(), false);
-        while !done {
-            assert!(
-                m.receive(|e| match e {
-                    InterfaceEvent::Present(l) => seen.push(l),
-                    InterfaceEvent::ListEnd => done = true,
-                    InterfaceEvent::Gone(_) => {}
-                })
-                .unwrap()
-            );
-        }
-        let lo = seen.iter().find(|l| l.name == "lo").expect("every namespace has a loopback");
+        let all = m.list().unwrap();
+        let lo = all.iter().find(|l| l.name == "lo").expect("every namespace has a loopback");
         assert_eq!(lo.index, 1);
         assert!(lo.mtu >= 1280);
     }

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 
-use super::interfaces::Interface;
+use crate::interfaces::Interface;
 
-/// The most queues of an interface, as in `wire.bpf.c`.
+/// The most queues of an interface, as in `redirect.bpf.c`.
 pub const MAX_QUEUES: u32 = 64;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`: the program runs on one device and may call its driver's metadata
 /// functions.
@@ -18,7 +18,7 @@ const DEVICE_BOUND: u32 = 1 << 6;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 
 /// How the program may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct XdpCounters {
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// libbpf or the kernel's verifier refused.
-    #[error("cannot {step} on {interface}")]
+    #[error("cannot {step} on {interface}{}", denied(source))]
     Bpf {
         /// The step that failed.
         step: &'static str,
@@ -134,7 +134,7 @@ impl XdpProgram {
         max_packet: u32,
     ) -> Result<Self, XdpError> {
         let failed = |step| move |source| XdpError::Bpf { step, interface: interface.name.clone(), source };
-        let name = if tagged { "wire_tagged" } else { "wire_plain" };
+        let name = if tagged { "redirect_tagged" } else { "redirect_plain" };
         let mut open =
             ObjectBuilder::default().open_memory(OBJECT).map_err(failed("open the XDP program's object"))?;
         for mut map in open.maps_mut() {
@@ -180,12 +180,12 @@ impl XdpProgram {
         self.map("sockets").update(&queue.to_ne_bytes(), &fd, MapFlags::ANY)
     }
 
-    /// Closes the interface to the host's own stack; see [`super::guard`].
+    /// Closes the interface to the host's own stack; see [`crate::guard`].
     ///
     /// # Errors
     /// What the kernel says.
     pub fn close_guard(&self) -> libbpf_rs::Result<()> {
-        super::guard::close(self.guard(), self.interface)
+        crate::guard::close(self.guard(), self.interface)
     }
 
     /// Opens the interface again.
@@ -193,7 +193,7 @@ impl XdpProgram {
     /// # Errors
     /// What the kernel says.
     pub fn open_guard(&self) -> libbpf_rs::Result<()> {
-        super::guard::open(self.guard(), self.interface)
+        crate::guard::open(self.guard(), self.interface)
     }
 
     fn guard(&self) -> BorrowedFd<'_> {
@@ -228,6 +228,11 @@ impl XdpError {
     }
 }
 
+fn denied(error: &libbpf_rs::Error) -> &'static str {
+    let is_denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+    if is_denied { hint(&io::Error::from_raw_os_error(libc::EPERM)) } else { "" }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ERANGE) => ": its MTU or its peer's is too large for XDP; set both to 3498 or less",
@@ -235,7 +240,8 @@ fn hint(error: &io::Error) -> &'static str {
             ": its peer has more transmit queues than it has receive queues; configure as many (ethtool -L)"
         }
         Some(libc::EBUSY | libc::EEXIST) => {
-            ": another XDP program is attached; remove it first (ip link set dev X xdp off)"
+            ": another XDP program is attached; end the process that holds it, or remove the program \
+             (ip link set dev X xdp off)"
         }
         Some(libc::EPERM) => ": CAP_NET_ADMIN and CAP_BPF are needed",
         _ => "",

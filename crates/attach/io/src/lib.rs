@@ -1,0 +1,11 @@
+//! The ports of a P4 switch: what implements [`p4shield_switch::PacketIo`].
+//!
+//! | module | a port is |
+//! |---|---|
+//! | [`afxdp`] | a network interface, whose frames AF_XDP sockets receive and send |
+//! | [`pcap`] | a capture file to read, and one to write |
+
+#![forbid(unsafe_code)]
+
+pub mod afxdp;
+pub mod pcap;

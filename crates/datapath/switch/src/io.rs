@@ -28,12 +28,17 @@ pub trait PacketIo {
     /// Passes queued packets to the devices. Called once for each round of batches.
     ///
     /// # Errors
-    /// A device is gone.
+    /// A device is gone; `flush` or `wait` reports each once, so that the switch can go on with other ports.
     fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Returns whether no port will have a packet any more: all files are at their end. False for devices.
+    fn ended(&self) -> bool {
+        false
+    }
 
     /// Sleeps until a port may have packets, at most for `longest`.
     ///
     /// # Errors
-    /// A device is gone.
+    /// A device is gone, as for `flush`.
     fn wait(&mut self, longest: Duration) -> Result<(), Self::Error>;
 }

@@ -99,8 +99,8 @@ impl PacketIo for AfxdpPorts {
         self.ports[port].receive(&self.pool, most, each)
     }
 
-    fn send(&mut self, port: usize, parts: [&[u8]; 2]) -> bool {
-        self.ports[port].send(&self.pool, parts)
+    fn send(&mut self, port: usize, packet: &[u8]) -> bool {
+        self.ports[port].send(&self.pool, packet)
     }
 
     fn flush(&mut self) -> Result<(), Error> {

@@ -131,8 +131,8 @@ impl InterfacePort {
         Ok(most - left as usize)
     }
 
-    pub(super) fn send(&mut self, pool: &FramePool, parts: [&[u8]; 2]) -> bool {
-        let len = parts[0].len() + parts[1].len();
+    pub(super) fn send(&mut self, pool: &FramePool, packet: &[u8]) -> bool {
+        let len = packet.len();
         if self.loss.is_some() || !(SHORTEST..=self.longest).contains(&len) {
             return false;
         }
@@ -141,9 +141,7 @@ impl InterfacePort {
         if !frame.set_packet(0, len) {
             return false;
         }
-        let (first, second) = frame.bytes_mut().split_at_mut(parts[0].len());
-        first.copy_from_slice(parts[0]);
-        second.copy_from_slice(parts[1]);
+        frame.bytes_mut().copy_from_slice(packet);
         let Err(frame) = queue.send(pool, frame) else { return true };
         // What the kernel takes now makes room. `flush` reports the reason if it takes nothing.
         let _ = queue.kick();

@@ -94,9 +94,9 @@ impl PacketIo for PcapPorts {
         Ok(most)
     }
 
-    fn send(&mut self, port: usize, parts: [&[u8]; 2]) -> bool {
+    fn send(&mut self, port: usize, packet: &[u8]) -> bool {
         let now = self.now;
-        self.ports[port].output.as_mut().is_some_and(|output| output.write(now, parts))
+        self.ports[port].output.as_mut().is_some_and(|output| output.write(now, packet))
     }
 
     /// Reports what could not be written since the last call.

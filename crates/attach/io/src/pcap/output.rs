@@ -42,16 +42,16 @@ impl Output {
     }
 
     /// Appends a packet. Returns false if it is too long or cannot be written.
-    pub(super) fn write(&mut self, time: Duration, parts: [&[u8]; 2]) -> bool {
-        if self.failed.is_some() || parts[0].len() + parts[1].len() > MAX_PACKET {
+    pub(super) fn write(&mut self, time: Duration, packet: &[u8]) -> bool {
+        if self.failed.is_some() || packet.len() > MAX_PACKET {
             return false;
         }
-        let length = (parts[0].len() + parts[1].len()) as u32;
+        let length = packet.len() as u32;
         // A damaged input has packets whose parts of a second exceed it.
         let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let header = [seconds, time.subsec_nanos(), length, length].map(u32::to_le_bytes);
         let mut write = |bytes| self.writer.write_all(bytes);
-        let written = write(header.as_flattened()).and_then(|()| parts.into_iter().try_for_each(write));
+        let written = write(header.as_flattened()).and_then(|()| write(packet));
         self.failed = written.err();
         self.failed.is_none()
     }

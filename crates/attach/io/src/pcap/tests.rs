@@ -62,9 +62,8 @@ fn packets_go_from_file_to_file_in_order_with_their_time() {
             // One at a time: what is sent has the time of the last packet received.
             io.receive(n, 1, |p| received.push(p.to_vec())).unwrap();
             for packet in received {
-                let (head, rest) = packet.split_at(14);
-                assert!(io.send(1 - n, [head, rest]));
-                assert!(!io.send(2, [head, rest]), "without a file it is lost");
+                assert!(io.send(1 - n, &packet));
+                assert!(!io.send(2, &packet), "without a file it is lost");
             }
         }
         io.wait(Duration::from_secs(9)).unwrap();
@@ -134,7 +133,7 @@ fn files_that_cannot_be_used_are_named() {
 fn a_full_disk_is_reported_by_flush() {
     let full = Path::new("/dev/full");
     let mut io = PcapPorts::open(&[port(None, Some(full))]).unwrap();
-    while io.send(0, [&[0; 9000], &[]]) {}
+    while io.send(0, &[0; 9000]) {}
     let error = io.flush().unwrap_err();
     assert_eq!(error.to_string(), "cannot write the capture /dev/full");
 }

@@ -142,8 +142,7 @@ fn forward(ports: &mut AfxdpPorts) -> Result<(), Error> {
     for port in 0..2 {
         received += ports.receive(port, BATCH, |packet| batch.push(packet.to_vec()))?;
         for packet in batch.drain(..) {
-            let (header, rest) = packet.split_at(14);
-            ports.send(1 - port, [header, rest]);
+            ports.send(1 - port, &packet);
         }
     }
     ports.flush()?;

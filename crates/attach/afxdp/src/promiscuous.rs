@@ -12,7 +12,8 @@ use crate::sys;
 #[derive(Debug)]
 pub struct Promiscuous {
     /// Without a protocol, it receives nothing.
-    _socket: OwnedFd,
+    socket: OwnedFd,
+    interface: u32,
 }
 
 impl Promiscuous {
@@ -23,7 +24,15 @@ impl Promiscuous {
     pub fn new(interface: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-        sys::join_promiscuous(socket.as_fd(), interface)?;
-        Ok(Self { _socket: socket })
+        sys::set_promiscuous(socket.as_fd(), interface, true)?;
+        Ok(Self { socket, interface })
+    }
+}
+
+impl Drop for Promiscuous {
+    /// Ends it at once: a child between fork and exec may have the socket, too.
+    fn drop(&mut self) {
+        // The interface may be gone.
+        let _ = sys::set_promiscuous(self.socket.as_fd(), self.interface, false);
     }
 }

@@ -11,15 +11,16 @@ pub(crate) fn set_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> io::Resul
     set(fd, libc::SOL_XDP, MAX_TX_BUDGET, &packets)
 }
 
-/// Makes an interface promiscuous while a packet socket is open.
-pub(crate) fn join_promiscuous(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
+/// Makes an interface promiscuous for a packet socket, or no longer.
+pub(crate) fn set_promiscuous(fd: BorrowedFd<'_>, interface: u32, is_on: bool) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: interface.cast_signed(),
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    let option = if is_on { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
+    set(fd, libc::SOL_PACKET, option, &membership)
 }
 
 /// Sets an option whose value is a plain structure of the kernel's interface.

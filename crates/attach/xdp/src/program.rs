@@ -74,6 +74,19 @@ pub enum XdpError {
     },
 }
 
+/// Keeps a program attached.
+#[derive(Debug)]
+struct Link(OwnedFd);
+
+impl Drop for Link {
+    /// Detaches the program at once: a child between fork and exec may have the descriptor, too, and closing
+    /// it here would not detach.
+    fn drop(&mut self) {
+        // SAFETY: a system call on a live descriptor.
+        let _ = unsafe { libbpf_sys::bpf_link_detach(self.0.as_raw_fd()) };
+    }
+}
+
 /// A loaded and attached program. It is detached when dropped, or when the process ends.
 #[derive(Debug)]
 pub struct XdpProgram {
@@ -81,8 +94,7 @@ pub struct XdpProgram {
     native: bool,
     tagged: bool,
     interface: u32,
-    /// Keeps the program attached.
-    _link: OwnedFd,
+    _link: Link,
 }
 
 impl XdpProgram {
@@ -156,7 +168,7 @@ impl XdpProgram {
             hint: hint(&source),
             source,
         })?;
-        Ok(Self { native: flags == NATIVE, tagged, interface: interface.index, _link: fd, object })
+        Ok(Self { native: flags == NATIVE, tagged, interface: interface.index, _link: Link(fd), object })
     }
 
     /// Returns whether the program runs in the driver.

@@ -1,4 +1,4 @@
-//! The types of what `p4shield status` shows, which is one JSON object; [`collect`] fills them.
+//! The types of what `p4shield status` shows, which is one JSON object; `collect` fills them.
 
 pub(crate) mod collect;
 pub(crate) mod losses;

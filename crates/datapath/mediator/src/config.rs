@@ -76,8 +76,8 @@ impl Config {
 }
 
 impl TenantConfig {
-    /// A tenant with the defaults: packets without a verdict after a millisecond are dropped, and
-    /// 1024 packets are held in each direction.
+    /// A tenant for tests and measurements: packets without a verdict after a millisecond are dropped, and
+    /// 1024 packets are held in each direction. The product's defaults are the configuration's.
     #[must_use]
     pub fn new(name: impl Into<String>, vms: Vec<VmConfig>) -> Self {
         Self {

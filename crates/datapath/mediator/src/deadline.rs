@@ -1,5 +1,8 @@
 //! Deadlines of held packets, and the tenant's policy for packets without a verdict.
 //!
+//! `enqueue` sets the deadline, and `release` enforces it when `poll` finds it expired. The product's default
+//! is the configuration's.
+//!
 //! A packet that has no verdict by its deadline is dropped or let through, as the tenant configured
 //! (`fail`). A P4 VM that gives no answer for the configured time (`stall`) is detached. Packets
 //! enter a queue in the order of their deadlines, so the oldest one decides.

@@ -1,4 +1,5 @@
-//! The messages of `p4shield key rotate`.
+//! The rotation of keys: the order that `p4shield key rotate` gives (`order`), and the keys in force and kept
+//! (`keys`). `supervisor::rotation` gives them to the P4 VM, whose worker changes over.
 
 pub(crate) mod keys;
 mod order;

@@ -1,4 +1,5 @@
-//! Finds what is wrong with tenants, their files and wires; `switches::absent` does so for switches.
+//! Finds what is wrong with tenants, their files and wires; `switches` does so for switches: `roles` (ports
+//! that are not mediated, bypassed or not seen) and `absent`.
 
 use crate::config::{Attachment, Config, Tenant};
 use crate::status::problem::{Problem, ProblemKind};

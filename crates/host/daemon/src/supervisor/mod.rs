@@ -10,8 +10,8 @@
 //! The thread is in `thread`. It starts the P4 VM (`p4shield_compartment`), provisions it with key, VMs and
 //! programs (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions
 //! switches, too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new
-//! configuration to the running P4 VM; `rotate` gives it new keys, which `keys` holds. `bundles` delivers
-//! signed bundles.
+//! configuration to the running P4 VM; `rotation` gives it new keys, which `crate::rotation` holds. `bundles`
+//! delivers signed bundles.
 
 mod adopt;
 mod ask;

@@ -1,4 +1,5 @@
-//! The roles of ports, from the configuration's `[[port]]` tables or else from Open vSwitch's database.
+//! The roles of ports, from the configuration's `[[port]]` tables or else from Open vSwitch's database, and
+//! the problems of ports, whose remedies are part of what the switch library reports.
 
 use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
 use crate::status::SwitchStatus;

@@ -1,7 +1,7 @@
 //! Why the daemon does not start.
 
 use crate::config::ConfigError;
-use crate::trusted_folder::FolderError;
+use p4shield_socket::{FolderError, ListenError};
 use std::path::{Path, PathBuf};
 
 /// Reason why the daemon does not start.
@@ -64,6 +64,17 @@ pub enum DaemonError {
     /// Signal handlers cannot be installed.
     #[error("cannot install signal handlers")]
     Signals(#[source] std::io::Error),
+}
+
+impl From<ListenError> for DaemonError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::Folder(e) => e.into(),
+            ListenError::Running(path) => Self::Running(path),
+            ListenError::Io { path, source } => Self::listen(&path)(source),
+            other => Self::listen(Path::new(""))(std::io::Error::other(other)),
+        }
+    }
 }
 
 impl DaemonError {

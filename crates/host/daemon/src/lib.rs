@@ -41,7 +41,6 @@ mod rotation;
 pub mod status;
 mod supervisor;
 mod switches;
-mod trusted_folder;
 mod wires;
 
 pub use p4shield_config as config;
@@ -59,5 +58,4 @@ pub use rotation::{KeyOrder, KeyRotation};
 pub use status::problem::{Problem, ProblemKind};
 pub use status::totals::Totals;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
-pub use trusted_folder::FolderError;
 pub use wires::serve_wires;

@@ -4,7 +4,7 @@ use num_bigint::BigUint;
 use p4shield_bpf::maps::MapError;
 use p4shield_tables::model::EntryError;
 
-use crate::names::NameError;
+use p4shield_tables::names::NameError;
 
 /// Reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,6 @@ pub mod dissect;
 pub mod error;
 pub mod externs;
 pub mod members;
-pub mod names;
 pub mod parse;
 pub mod pattern;
 pub mod pcap;

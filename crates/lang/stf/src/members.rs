@@ -5,9 +5,9 @@ use p4shield_tables::model::{EntryError, Match};
 
 use crate::device::Device;
 use crate::error::StateError;
-use crate::names;
 use crate::resolve::{action_value, c_names, find_table, key_match};
 use crate::script::{ActionCall, MatchValue};
+use p4shield_tables::names;
 
 /// Sets the members of a group of a table's action selector.
 ///

@@ -5,8 +5,8 @@ use p4shield_tables::model::{Architecture, EntryError, KeyFacts, LookupKind, Mat
 
 use crate::device::Device;
 use crate::error::StateError;
-use crate::names;
 use crate::script::{ActionCall, KeyMatch, MatchValue};
+use p4shield_tables::names;
 
 /// Returns whether names are C identifiers, as in p4c's eBPF and uBPF tests.
 pub(crate) fn c_names(architecture: Architecture) -> bool {

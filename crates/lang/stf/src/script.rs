@@ -1,7 +1,7 @@
 //! The commands of test scripts.
 //!
 //! Both dialects of the Simple Test Framework have one grammar. Names and numbers are resolved when a
-//! command is executed on a program (see [`crate::names`]).
+//! command is executed on a program (see [`p4shield_tables::names`]).
 
 use num_bigint::BigUint;
 

@@ -8,9 +8,9 @@ use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
 
 use crate::device::Device;
 use crate::error::StateError;
-use crate::names::{self, NameError};
 use crate::resolve::{action_value, c_names, entry_value, find_table, keys, specificity};
 use crate::script::{ActionCall, CounterIndex, KeyMatch, Unit};
+use p4shield_tables::names::{self, NameError};
 
 /// The entries that a script added.
 #[derive(Debug, Default)]

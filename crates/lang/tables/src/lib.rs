@@ -1,19 +1,29 @@
 //! One model of a program's state: tables, value sets, counters, registers and meters, as its P4 program
 //! declares them.
 //!
-//! [`model`] is the control plane's view of a program, which the compiler emits, with the encoding of
-//! entries. `source` is the trait by which the maps of a running program are read, and its users bound what
-//! they read. `decode` shows what fits the program's schema, and `objects` joins both. [`view`] has the types
-//! of what is shown.
+//! | module | contents |
+//! |---|---|
+//! | [`model`] | the control plane's view of a program, which the compiler emits; encoding of entries |
+//! | `described` | [`Control`], the same view of a program that runs, from the schema in its object |
+//! | [`entry`] | entries as people write them, with [`names`] and [`value`]s |
+//! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
+//! | `decode` | shows what fits the program's schema |
+//! | `objects` | the objects of a schema, with their maps |
+//! | [`view`] | the types of what is shown |
 
 #![forbid(unsafe_code)]
 
 mod decode;
+mod described;
+pub mod entry;
 pub mod model;
+pub mod names;
 mod objects;
 mod source;
+pub mod value;
 pub mod view;
 
+pub use described::{Control, DescribedError};
 pub use objects::{Object, objects};
 pub use source::{Described, Extent, ReadMap, Rows};
 

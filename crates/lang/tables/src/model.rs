@@ -16,40 +16,7 @@
 
 use num_bigint::BigUint;
 
-/// The architecture that a program is written for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Architecture {
-    /// `ubpf_model`: parser, pipeline and deparser.
-    #[default]
-    Ubpf,
-    /// `ebpf_model`: parser and filter.
-    Ebpf,
-    /// `v1model`: the reference switch's pipeline.
-    V1model,
-}
-
-impl Architecture {
-    /// Returns its name, as in the file that declares it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ubpf => "ubpf_model",
-            Self::Ebpf => "ebpf_model",
-            Self::V1model => "v1model",
-        }
-    }
-}
-
-/// The unit of a counter or meter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Packets.
-    Packets,
-    /// Bytes.
-    Bytes,
-    /// Both.
-    Both,
-}
+pub use p4shield_abi::schema::{Architecture, Unit};
 
 /// The kind of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

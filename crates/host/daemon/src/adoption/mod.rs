@@ -20,11 +20,10 @@ mod record;
 
 use crate::config::Config;
 use crate::error::DaemonError;
-use crate::lifecycle::lock::folder_of;
-use crate::trusted_folder::{check, open_trusted};
 use p4shield_attach::listener;
 use p4shield_compartment::ProcessIdentity;
 use p4shield_control::{Socket, SocketError};
+use p4shield_socket::{check, folder_of, open_trusted};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, SocketType};

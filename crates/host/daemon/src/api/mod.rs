@@ -2,11 +2,9 @@
 //!
 //! The operator's socket executes every request (`operator`). Only the daemon's own user and root may
 //! connect. A tenant's socket executes requests about the tenant's own VMs and programs only (`tenant`). Both
-//! are served alike (`server`): the daemon checks the peer's credentials, lines are bounded, and the daemon
-//! closes the connection of a client that stays silent.
+//! are served alike ([`p4shield_socket`]): by the peer's credentials, within limits of lines and time.
 
 mod operator;
-mod server;
 mod tenant;
 pub(crate) mod tenant_sockets;
 
@@ -16,15 +14,14 @@ use crate::rotation::{KeyOrder, KeyRotation};
 use crate::status::Status;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use p4shield_socket::{AskError, Patience};
 use p4shield_tables::view::{Inspection, ProgramView};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use operator::Operator;
-pub(crate) use server::{Listener, Server, listen};
 pub(crate) use tenant::serve_tenant;
 
 /// Longest request in bytes: the objects of a program, in base64.
@@ -202,19 +199,15 @@ pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
 }
 
 fn ask_within(timeout: Duration, socket: &Path, command: &Command) -> Result<Answer, ApiError> {
-    let connect = |source| ApiError::Connect { socket: socket.to_owned(), source };
-    let mut stream = UnixStream::connect(socket).map_err(connect)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
-    let mut line = serde_json::to_string(command)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ApiError::Late(timeout),
-        _ => ApiError::Talk(error),
+    let patience = Patience { time: timeout, bytes: MAX_ANSWER };
+    let answer = p4shield_socket::ask(socket, command, patience).map_err(|error| match error {
+        AskError::Connect(source) => ApiError::Connect { socket: socket.to_owned(), source },
+        AskError::Late(time) => ApiError::Late(time),
+        AskError::Decode(source) => source.into(),
+        AskError::Talk(source) => source.into(),
+        other => ApiError::Talk(io::Error::other(other)),
     })?;
-    match serde_json::from_str(&answer)? {
+    match answer {
         Answer::Failed(why) => Err(ApiError::Failed(why)),
         answer => Ok(answer),
     }

@@ -1,10 +1,10 @@
 //! The operator's socket: every request.
 
-use super::server::Endpoint;
-use super::{Answer, Command, ObjectBytes};
+use super::{Answer, Command, MAX_LINE, ObjectBytes};
 use crate::lifecycle::state::{DaemonState, LoadRequest, Target};
 use crate::metrics;
 use crate::supervisor::Loaded;
+use p4shield_socket::Endpoint;
 use p4shield_tables::view::Inspection;
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use std::sync::Arc;
 pub(crate) struct Operator(pub(crate) Arc<DaemonState>);
 
 impl Endpoint for Operator {
+    type Answer = Answer;
     const MAX_CLIENTS: usize = 16;
+    const MAX_LINE: u64 = MAX_LINE;
 
     fn admits(&self, uid: u32, _gid: u32) -> bool {
         uid == 0 || uid == rustix::process::geteuid().as_raw()

@@ -5,11 +5,11 @@
 //! tenant's share of the machine. Other tenants, and what belongs to the operator, do not exist here.
 
 use super::operator::{self, bytes};
-use super::server::{Endpoint, Server, listen_for};
 use super::{Answer, Command, MAX_LINE, ObjectBytes};
 use crate::config::TenantSocket;
 use crate::lifecycle::state::{DaemonState, LoadRequest, Target};
 use p4shield_attach::Allowed;
+use p4shield_socket::{Endpoint, Server, listen_for};
 use p4shield_tables::view::Inspection;
 use p4shield_text::printable;
 use std::path::PathBuf;
@@ -54,7 +54,9 @@ struct TenantEndpoint {
 }
 
 impl Endpoint for TenantEndpoint {
+    type Answer = Answer;
     const MAX_CLIENTS: usize = 4;
+    const MAX_LINE: u64 = MAX_LINE;
 
     fn admits(&self, uid: u32, gid: u32) -> bool {
         self.allowed.admits(uid, gid)

@@ -75,12 +75,14 @@ fn table(name: &str, keys: Vec<KeySchema>, key_size: u32) -> TableSchema {
     TableSchema {
         name: name.into(),
         map: Some(name.replace('.', "_")),
+        constant: false,
         default_map: None,
+        groups: None,
         keys,
         key_size,
         actions: vec![
-            ActionSchema { name: "pipe.drop".into(), params: Vec::new() },
-            ActionSchema { name: "pipe.forward".into(), params: forward },
+            ActionSchema { name: "pipe.drop".into(), params: Vec::new(), default_only: false },
+            ActionSchema { name: "pipe.forward".into(), params: forward, default_only: false },
         ],
         counter: None,
         meter: None,

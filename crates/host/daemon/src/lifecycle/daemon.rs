@@ -15,10 +15,10 @@ use crate::status::Status;
 use crate::status::losses::RecentLosses;
 use crate::status::watch::{WatchedProblems, Watcher};
 use crate::switches::SwitchAttachment;
-use crate::trusted_folder::open_trusted;
 use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::Cgroup;
+use p4shield_socket::open_trusted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::linux::net::SocketAddrExt;
@@ -35,7 +35,7 @@ const FIRST_UID: u32 = 0x7000_0000;
 pub struct Daemon {
     _watcher: Watcher,
     state: Arc<DaemonState>,
-    _api: api::Server,
+    _api: p4shield_socket::Server,
 }
 
 /// Runs the daemon until SIGTERM or SIGINT. SIGHUP applies changes of the configuration. Adopts the P4 VMs of
@@ -50,7 +50,7 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
         Signals::new([SIGTERM, SIGINT, SIGHUP, UPGRADE_SIGNAL]).map_err(DaemonError::Signals)?;
     let config = Config::load(path)?;
     // The lock comes before any process of another daemon.
-    let listener = api::listen(&config.daemon.socket)?;
+    let listener = p4shield_socket::listen(&config.daemon.socket)?;
     let adoption = AdoptionFolder::beside(&config.daemon.socket)?;
     let before = adoption.running(&config).filter(|b| b.changes_for_a_restart(&config).is_empty());
     let is_changed = before.as_ref().is_some_and(|before| before.text() != config.text());
@@ -103,7 +103,7 @@ impl Daemon {
         attachment: Arc<dyn Attachment>,
         binary: &Path,
     ) -> Result<Self, DaemonError> {
-        let listener = api::listen(&config.daemon.socket)?;
+        let listener = p4shield_socket::listen(&config.daemon.socket)?;
         Self::with_listener(config, attachment, binary, listener)
     }
 
@@ -111,7 +111,7 @@ impl Daemon {
         config: Config,
         attachment: Arc<dyn Attachment>,
         binary: &Path,
-        listener: api::Listener,
+        listener: p4shield_socket::Listener,
     ) -> Result<Self, DaemonError> {
         let (cgroup, cgroup_status) = match Cgroup::own() {
             Ok(cgroup) => (Some(Arc::new(cgroup)), "one for each P4 VM".to_owned()),
@@ -179,7 +179,8 @@ impl Daemon {
         let serve = |tenant: &str, socket: &_| api::serve_tenant(tenant, socket, &state);
         state.tenant_sockets().update(&running.config, serve);
         let failed = DaemonError::listen(&running.config.daemon.socket);
-        let api = api::Server::start(listener, api::Operator(Arc::clone(&state))).map_err(failed)?;
+        let api =
+            p4shield_socket::Server::start(listener, api::Operator(Arc::clone(&state))).map_err(failed)?;
         Ok(Self { _watcher: watcher, state, _api: api })
     }
 

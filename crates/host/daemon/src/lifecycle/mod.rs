@@ -3,7 +3,6 @@
 //! ([`preflight`]).
 
 pub(crate) mod daemon;
-pub(crate) mod lock;
 pub(crate) mod preflight;
 pub(crate) mod reload;
 pub(crate) mod reload_report;

@@ -20,7 +20,6 @@ mod roles;
 use crate::attachment::{self, Attachment, ChannelEnd, InlineRequest, LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config, Placement};
 use crate::error::DaemonError;
-use crate::lifecycle::lock::SocketLock;
 use crate::status::problem::{Problem, ProblemKind};
 use crate::status::totals::Totals;
 use p4shield_attach::message::LibraryMessage;
@@ -28,6 +27,7 @@ use p4shield_attach::{Allowed, Headers, LaneId, Peer, Server, Setup, SwitchEvent
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Reply, SocketError};
 use p4shield_ovsdb::{Monitor, State};
+use p4shield_socket::SocketLock;
 use p4shield_text::chain;
 use pending::PendingRequests;
 use registry::SwitchRegistry;

@@ -2,10 +2,12 @@
 
 use crate::lower::{CodeEntries, Lowered};
 use p4shield_abi::schema::{
-    self, ActionSchema, ArraySchema, DirectSchema, Element, KeyKind, KeySchema, ParamSchema, Schema,
+    ActionSchema, ArraySchema, DirectSchema, Element, GroupSchema, KeyKind, KeySchema, ParamSchema, Schema,
     TableSchema,
 };
-use p4shield_tables::model::{ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts};
+use p4shield_tables::model::{
+    ActionFacts, ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts,
+};
 
 /// Returns the schema of a lowered program.
 pub(crate) fn describe(lowered: &Lowered) -> Schema {
@@ -14,17 +16,10 @@ pub(crate) fn describe(lowered: &Lowered) -> Schema {
     let arguments = lowered.argument_map.map(|m| lowered.function.maps[m.0 as usize].name.clone());
     let tables = lowered.tables.iter().zip(&lowered.code_entries).map(|(t, entries)| table(t, entries));
     Schema {
+        architecture: lowered.architecture,
         arrays: lowered.arrays.iter().map(array).collect(),
         tables: tables.chain(lowered.value_sets.iter().map(value_set)).collect(),
         internal: groups.chain(arguments).collect(),
-    }
-}
-
-const fn unit(unit: Unit) -> schema::Unit {
-    match unit {
-        Unit::Packets => schema::Unit::Packets,
-        Unit::Bytes => schema::Unit::Bytes,
-        Unit::Both => schema::Unit::Both,
     }
 }
 
@@ -39,7 +34,7 @@ fn array(a: &ArrayFacts) -> ArraySchema {
         name: a.name.clone(),
         map: a.map.clone(),
         element,
-        unit: unit(of),
+        unit: of,
         width: a.width,
         metric: a.metric.clone(),
     }
@@ -56,26 +51,25 @@ fn keys(keys: &[KeyFacts]) -> Vec<KeySchema> {
 
 fn direct(facts: Option<&DirectFacts>, offset: Option<u32>) -> Option<DirectSchema> {
     let (d, offset) = facts.zip(offset)?;
-    Some(DirectSchema { name: d.name.clone(), unit: unit(d.unit), offset, metric: d.metric.clone() })
+    Some(DirectSchema { name: d.name.clone(), unit: d.unit, offset, metric: d.metric.clone() })
 }
 
 fn table(t: &TableFacts, entries: &CodeEntries) -> TableSchema {
-    let params = |a: &p4shield_tables::model::ActionFacts| {
-        a.params
-            .iter()
-            .map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset })
-            .collect()
-    };
     let default = t.default_action.as_ref().and_then(|(action, data)| t.action_value(*action, data).ok());
     // Only entries in a map have room for a counter.
     let in_map = |d| if t.map.is_some() { d } else { None };
     TableSchema {
         name: t.name.clone(),
         map: t.map.clone(),
+        constant: !t.mutable,
         default_map: t.default_map.clone(),
+        groups: t
+            .groups
+            .as_ref()
+            .map(|g| GroupSchema { groups: g.groups.clone(), members: g.members.clone() }),
         keys: keys(&t.keys),
         key_size: t.key_size,
-        actions: t.actions.iter().map(|a| ActionSchema { name: a.name.clone(), params: params(a) }).collect(),
+        actions: t.actions.iter().map(action).collect(),
         counter: in_map(direct(t.counter.as_ref(), t.counter_offset)),
         meter: in_map(direct(t.meter.as_ref(), t.meter_offset)),
         default_action: default,
@@ -83,11 +77,19 @@ fn table(t: &TableFacts, entries: &CodeEntries) -> TableSchema {
     }
 }
 
+fn action(a: &ActionFacts) -> ActionSchema {
+    let params =
+        a.params.iter().map(|p| ParamSchema { name: p.name.clone(), width: p.width, offset: p.offset });
+    ActionSchema { name: a.name.clone(), params: params.collect(), default_only: a.default_only }
+}
+
 fn value_set(set: &ValueSetFacts) -> TableSchema {
     TableSchema {
         name: set.name.clone(),
         map: Some(set.map.clone()),
+        constant: false,
         default_map: None,
+        groups: None,
         keys: keys(&set.keys),
         key_size: set.key_size,
         actions: Vec::new(),

@@ -3,7 +3,9 @@
 use crate::common::{Bench, compiled};
 use p4shield_abi::schema::{ArraySchema, Element, KeyKind, Schema, TableSchema, Unit};
 use p4shield_bpf::Object;
-use p4shield_p4::{NoIncludes, Options, check, compile};
+use p4shield_p4::{Compiled, NoIncludes, Options, check, compile};
+use p4shield_tables::model::{ActionFacts, ParamFacts, TableFacts};
+use p4shield_tables::{Control, Described};
 
 /// A program with these declarations and statements in its ingress control.
 fn program(locals: &str, body: &str) -> String {
@@ -135,5 +137,86 @@ fn a_mark_with_another_argument_is_refused() {
         let text = program(&format!("{mark} counter(4, CounterType.bytes) a;"), "a.count(0);");
         let error = compile("test.p4", &text, &NoIncludes, &Options::default()).unwrap_err();
         assert!(error.plain().iter().any(|p| p.code == "E0607"), "{mark}: {error}");
+    }
+}
+
+/// Compares what an object says of its tables with what the compiler knows.
+fn assert_described(name: &str, compiled: &Compiled) {
+    let object = Object::parse(&compiled.object).unwrap();
+    let maps = object.maps().map(|(symbol, definition)| (symbol.to_owned(), *definition)).collect();
+    let schema = object.schema().map(Schema::decode);
+    let control = Control::of(&Described { program: [0; 32], maps, schema }).unwrap();
+    assert_eq!(control.architecture, compiled.facts.architecture, "{name}");
+    assert_eq!(control.value_sets, compiled.facts.value_sets, "{name}");
+    // A wide parameter has more room than bytes of its own.
+    let param = |p: &ParamFacts| ParamFacts { bytes: p.width.div_ceil(8), ..p.clone() };
+    let action = |a: &ActionFacts| ActionFacts { params: a.params.iter().map(param).collect(), ..a.clone() };
+    let known = |t: &TableFacts| {
+        let in_map = t.map.is_some();
+        // No write needs the rest.
+        TableFacts {
+            profile: None,
+            initial_entries: 0,
+            entries_are_const: false,
+            default_is_const: false,
+            counter: t.counter.clone().filter(|_| in_map),
+            meter: t.meter.clone().filter(|_| in_map),
+            counter_offset: t.counter_offset.filter(|_| in_map && t.counter.is_some()),
+            meter_offset: t.meter_offset.filter(|_| in_map && t.meter.is_some()),
+            size: if in_map { t.size } else { 0 },
+            actions: t.actions.iter().map(action).collect(),
+            ..t.clone()
+        }
+    };
+    let of = |tables: &[TableFacts]| tables.iter().map(known).collect::<Vec<_>>();
+    assert_eq!(of(&control.tables), of(&compiled.facts.tables), "{name}");
+}
+
+#[test]
+fn an_object_says_all_that_entries_need() {
+    let set = "@name(\"types\") value_set<bit<8>>(4) types;";
+    for (locals, body) in [
+        (format!("{TABLE} }}"), "t.apply();"),
+        (format!("{TABLE} size = 7; }}").replace("const entries", "entries"), "t.apply();"),
+        (
+            "action set(bit<8> v, bit<100> w) { hdr.h.c = v + (bit<8>) w; } action no() { }\n\
+             direct_counter(CounterType.packets_and_bytes) n; direct_meter<bit<2>>(MeterType.bytes) m0;\n\
+             table t { key = { hdr.h.a: ternary; hdr.h.b: range; hdr.h.c: optional;\n\
+             hdr.h.isValid(): exact; } actions = { set; @defaultonly no; } size = 9;\n\
+             default_action = no(); counters = n; meters = m0; }"
+                .to_owned(),
+            "t.apply();",
+        ),
+        (
+            "action set(bit<8> v) { hdr.h.c = v; } action_selector(HashAlgorithm.crc16, 8, 8) sel;\n\
+             table t { key = { hdr.h.a: lpm; hdr.h.b: selector; } actions = { set; }\n\
+             implementation = sel; } table u { actions = { set; } default_action = set(3); }\n\
+             table v { key = { hdr.h.b[8:0]: lpm; } actions = { set; } const default_action = set(1); }"
+                .to_owned(),
+            "t.apply(); u.apply(); v.apply();",
+        ),
+    ] {
+        assert_described(&locals, &compiled(&program(&locals, body)));
+    }
+    let with_set = program("", "").replace(
+        "state start { p.extract(hdr.h); transition accept; }",
+        &format!(
+            "{set} state start {{ p.extract(hdr.h); \
+             transition select(hdr.h.a) {{ types: accept; _: reject; }} }}"
+        ),
+    );
+    assert_described("a value set", &compiled(&with_set));
+}
+
+#[test]
+fn the_examples_say_all_that_entries_need() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/programs");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let programs: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "p4")).collect();
+    assert!(programs.len() >= 8, "{programs:?}");
+    for path in programs {
+        let (name, text) = (path.display().to_string(), std::fs::read_to_string(&path).unwrap());
+        let compiled = compile(&name, &text, &NoIncludes, &Options::default());
+        assert_described(&name, &compiled.unwrap_or_else(|e| panic!("{e}")));
     }
 }

@@ -1,23 +1,23 @@
-//! A lock file beside a socket, so that one daemon at a time listens there.
+//! A lock file beside a socket, so that one server at a time listens there.
 //!
-//! The file stays when the daemon ends. If it were unlinked while another daemon is about to lock it, two
-//! daemons could each hold a lock of that name.
+//! The file stays when the server ends. If it were unlinked while another server is about to lock it, two
+//! servers could each hold a lock of that name.
 
-use crate::error::DaemonError;
+use crate::ListenError;
 use crate::trusted_folder::open_trusted;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a daemon that was killed to end: its successor may be started at once.
+/// Longest wait for a server that was killed to end: its successor may be started at once.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A held lock. It distinguishes the socket of a running daemon from one that a dead daemon left behind.
+/// A held lock. It distinguishes the socket of a running server from one that a dead server left behind.
 #[derive(Debug)]
-pub(crate) struct SocketLock {
+pub struct SocketLock {
     _file: OwnedFd,
 }
 
@@ -25,12 +25,12 @@ impl SocketLock {
     /// Takes the lock of the socket at `path`. Creates the folder if it is missing.
     ///
     /// # Errors
-    /// Another daemon holds the lock, the file cannot be created, or others can write its folder.
-    pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
-        let failed = DaemonError::listen(path);
+    /// Another server holds the lock, the file cannot be created, or others can write its folder.
+    pub fn take(path: &Path) -> Result<Self, ListenError> {
+        let failed = |source| ListenError::Io { path: path.to_owned(), source };
         drop(open_trusted(folder_of(path))?);
         let lock = lock_path(path);
-        // A process that can open the file can lock it, and so keep daemons from starting.
+        // A process that can open the file can lock it, and so keep servers from starting.
         let private = Mode::from_raw_mode(0o600);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(&lock, flags, private).map_err(|e| failed(e.into()))?;
@@ -38,7 +38,7 @@ impl SocketLock {
         let end = Instant::now() + TIMEOUT;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= end {
-                return Err(DaemonError::Running(path.to_owned()));
+                return Err(ListenError::Running(path.to_owned()));
             }
             std::thread::sleep(RETRY_INTERVAL);
         }
@@ -47,7 +47,8 @@ impl SocketLock {
 }
 
 /// Returns the folder of a socket.
-pub(crate) fn folder_of(socket: &Path) -> &Path {
+#[must_use]
+pub fn folder_of(socket: &Path) -> &Path {
     socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -78,7 +79,7 @@ mod tests {
         std::fs::write(&precious, "precious").unwrap();
         let linked = folder.join("linked.sock");
         std::os::unix::fs::symlink(&precious, lock_path(&linked)).unwrap();
-        assert!(matches!(SocketLock::take(&linked), Err(DaemonError::Listen { .. })));
+        assert!(matches!(SocketLock::take(&linked), Err(ListenError::Io { .. })));
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }
 
@@ -87,7 +88,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
         let error = SocketLock::take(&folder.path().join("daemon.sock")).unwrap_err();
-        assert!(matches!(error, DaemonError::Folder(_)), "{error}");
+        assert!(matches!(error, ListenError::Folder(_)), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

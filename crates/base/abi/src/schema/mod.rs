@@ -8,11 +8,14 @@
 //! little-endian `u32`. A list, a text and a byte string begin with their length; an option begins with a
 //! length of 0 or 1; an enumeration is its number.
 
+mod encoding;
+
 use alloc::string::String;
 use alloc::vec::Vec;
+use encoding::Part;
 
 /// Version of the encoding.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 /// Most bytes of a schema.
 pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
 /// Action number of an entry that refers to a group of a selector; the group's number (`u32`) follows.
@@ -82,9 +85,36 @@ impl KeyKind {
     }
 }
 
+/// The architecture that a program is written for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Architecture {
+    /// `ubpf_model`: parser, pipeline and deparser.
+    #[default]
+    Ubpf = 0,
+    /// `ebpf_model`: parser and filter.
+    Ebpf = 1,
+    /// `v1model`: the reference switch's pipeline.
+    V1model = 2,
+}
+
+impl Architecture {
+    /// Returns its name, as in the file that declares it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ubpf => "ubpf_model",
+            Self::Ebpf => "ebpf_model",
+            Self::V1model => "v1model",
+        }
+    }
+}
+
 /// Names and types of a program's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
+    /// The architecture of the program.
+    pub architecture: Architecture,
     /// Registers, counters and meters.
     pub arrays: Vec<ArraySchema>,
     /// Tables and parser value sets.
@@ -117,8 +147,12 @@ pub struct TableSchema {
     pub name: String,
     /// Symbol of the map of its entries; `None` if they are code.
     pub map: Option<String>,
+    /// True if no entry is added or deleted: the program declares them constant, or they are code.
+    pub constant: bool,
     /// Symbol of the map of its default action; `None` if that never changes.
     pub default_map: Option<String>,
+    /// Maps of a selector's groups, if entries may refer to groups.
+    pub groups: Option<GroupSchema>,
     /// Keys, in the order of the program.
     pub keys: Vec<KeySchema>,
     /// Bytes of a packet's key.
@@ -134,6 +168,16 @@ pub struct TableSchema {
     /// Entries that are code: each a classifier's rule over the key ([`crate::map::TYPE_CLASSIFIER`]), and a
     /// value.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The maps of an action selector's groups, for one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSchema {
+    /// Symbol of the map by group (`u32`): its number of members (`u32`, then four zero bytes).
+    pub groups: String,
+    /// Symbol of the map by group and index within it (`u32` each): an action and its data, as in the
+    /// table's own values.
+    pub members: String,
 }
 
 /// A counter or meter in each entry of a table.
@@ -169,6 +213,8 @@ pub struct ActionSchema {
     pub name: String,
     /// Parameters that an entry supplies.
     pub params: Vec<ParamSchema>,
+    /// True if no entry may have it: it is for the default action only.
+    pub default_only: bool,
 }
 
 /// A parameter of an action that an entry supplies.
@@ -210,6 +256,7 @@ impl Schema {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         SCHEMA_VERSION.put(&mut out);
+        self.architecture.put(&mut out);
         self.arrays.put(&mut out);
         self.tables.put(&mut out);
         self.internal.put(&mut out);
@@ -231,167 +278,13 @@ impl Schema {
         }
         let mut decode = || {
             Some(Self {
+                architecture: Part::take(&mut rest)?,
                 arrays: Part::take(&mut rest)?,
                 tables: Part::take(&mut rest)?,
                 internal: Part::take(&mut rest)?,
             })
         };
         decode().filter(|_| rest.is_empty()).ok_or(SchemaError::Damaged)
-    }
-}
-
-/// A part of the encoding. Each takes at least four bytes, which bounds the elements of a list.
-trait Part: Sized {
-    fn put(&self, out: &mut Vec<u8>);
-    fn take(rest: &mut &[u8]) -> Option<Self>;
-}
-
-impl Part for u32 {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.to_le_bytes());
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        let (head, tail) = rest.split_first_chunk()?;
-        *rest = tail;
-        Some(Self::from_le_bytes(*head))
-    }
-}
-
-/// A string of bytes. `Vec<u8>` itself would be a list.
-fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    (bytes.len() as u32).put(out);
-    out.extend_from_slice(bytes);
-}
-
-fn take_bytes(rest: &mut &[u8]) -> Option<Vec<u8>> {
-    let len = u32::take(rest)? as usize;
-    let (head, tail) = rest.split_at_checked(len)?;
-    *rest = tail;
-    Some(head.into())
-}
-
-impl Part for String {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_bytes(self.as_bytes(), out);
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        Self::from_utf8(take_bytes(rest)?).ok()
-    }
-}
-
-impl Part for (Vec<u8>, Vec<u8>) {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_bytes(&self.0, out);
-        put_bytes(&self.1, out);
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        Some((take_bytes(rest)?, take_bytes(rest)?))
-    }
-}
-
-impl<T: Part> Part for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        (self.len() as u32).put(out);
-        self.iter().for_each(|part| part.put(out));
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        let count = u32::take(rest)?;
-        (0..count).map(|_| T::take(rest)).collect()
-    }
-}
-
-impl<T: Part> Part for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        u32::from(self.is_some()).put(out);
-        self.iter().for_each(|part| part.put(out));
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        match u32::take(rest)? {
-            0 => Some(None),
-            1 => T::take(rest).map(Some),
-            _ => None,
-        }
-    }
-}
-
-/// Encodes an enumeration as its number.
-macro_rules! numbered {
-    ($ty:ty: $($variant:ident),+) => {
-        impl Part for $ty {
-            fn put(&self, out: &mut Vec<u8>) {
-                (*self as u32).put(out);
-            }
-
-            fn take(rest: &mut &[u8]) -> Option<Self> {
-                let number = u32::take(rest)?;
-                [$(Self::$variant),+].into_iter().find(|v| *v as u32 == number)
-            }
-        }
-    };
-}
-
-numbered!(Unit: Packets, Bytes, Both);
-numbered!(Element: Register, SignedRegister, Counter, Meter);
-numbered!(KeyKind: Exact, Lpm, Ternary, Range, Optional);
-
-/// Encodes the fields of a structure in this order.
-macro_rules! fields {
-    ($ty:ty: $($field:ident),+) => {
-        impl Part for $ty {
-            fn put(&self, out: &mut Vec<u8>) {
-                $(self.$field.put(out);)+
-            }
-
-            fn take(rest: &mut &[u8]) -> Option<Self> {
-                Some(Self { $($field: Part::take(rest)?),+ })
-            }
-        }
-    };
-}
-
-fields!(ArraySchema: name, map, element, unit, width, metric);
-fields!(DirectSchema: name, unit, offset, metric);
-fields!(KeySchema: name, kind, width, offset);
-fields!(ActionSchema: name, params);
-fields!(ParamSchema: name, width, offset);
-
-impl Part for TableSchema {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.name.put(out);
-        self.map.put(out);
-        self.default_map.put(out);
-        self.keys.put(out);
-        self.key_size.put(out);
-        self.actions.put(out);
-        self.counter.put(out);
-        self.meter.put(out);
-        u32::from(self.default_action.is_some()).put(out);
-        self.default_action.iter().for_each(|value| put_bytes(value, out));
-        self.entries.put(out);
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        Some(Self {
-            name: Part::take(rest)?,
-            map: Part::take(rest)?,
-            default_map: Part::take(rest)?,
-            keys: Part::take(rest)?,
-            key_size: Part::take(rest)?,
-            actions: Part::take(rest)?,
-            counter: Part::take(rest)?,
-            meter: Part::take(rest)?,
-            default_action: match u32::take(rest)? {
-                0 => None,
-                1 => Some(take_bytes(rest)?),
-                _ => return None,
-            },
-            entries: Part::take(rest)?,
-        })
     }
 }
 
@@ -408,10 +301,12 @@ mod tests {
         let table = TableSchema {
             name: "pipe.t".into(),
             map: Some("pipe_t".into()),
+            constant: true,
             default_map: None,
+            groups: Some(GroupSchema { groups: "g".into(), members: "m".into() }),
             keys: vec![key],
             key_size: 8,
-            actions: vec![ActionSchema { name: "forward".into(), params: vec![param] }],
+            actions: vec![ActionSchema { name: "forward".into(), params: vec![param], default_only: true }],
             counter: Some(counter),
             meter: None,
             default_action: Some(vec![0; 8]),
@@ -425,7 +320,12 @@ mod tests {
             width: 48,
             metric: None,
         };
-        Schema { arrays: vec![array], tables: vec![table], internal: vec!["extern_arguments".into()] }
+        Schema {
+            architecture: Architecture::V1model,
+            arrays: vec![array],
+            tables: vec![table],
+            internal: vec!["extern_arguments".into()],
+        }
     }
 
     #[test]
@@ -454,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_count_that_lies_allocates_nothing() {
-        let bytes = [1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        let bytes = [[2, 0, 0, 0], [0; 4], [0xff; 4]].concat();
         assert_eq!(Schema::decode(&bytes), Err(SchemaError::Damaged));
     }
 

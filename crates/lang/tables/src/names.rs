@@ -1,4 +1,4 @@
-//! Names in scripts, and the program's objects that they refer to.
+//! Names as people and scripts write them, and the program's objects that they refer to.
 //!
 //! A name matches if it is the full name of an object, or if it is a suffix of exactly one full name after
 //! a dot. In the dialect of p4c's eBPF and uBPF tests, names are C identifiers: an underscore replaces

@@ -1,12 +1,12 @@
 //! The server of a socket: accepts clients, and answers each of them in a thread of its own.
 
-use super::{Answer, MAX_LINE};
-use crate::error::DaemonError;
-use crate::lifecycle::lock::SocketLock;
+use crate::ListenError;
+use crate::lock::SocketLock;
 use p4shield_attach::{Allowed, listener};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SocketFlags, SocketType};
+use serde::Serialize;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -21,25 +21,38 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What answers the requests of a socket.
-pub(crate) trait Endpoint: Send + Sync + 'static {
+pub trait Endpoint: Send + Sync + 'static {
+    /// An answer.
+    type Answer: Serialize;
     /// Most clients at a time.
     const MAX_CLIENTS: usize;
+    /// Longest request in bytes.
+    const MAX_LINE: u64;
 
     /// Returns whether a user may connect, with this effective group.
     fn admits(&self, uid: u32, gid: u32) -> bool;
 
     /// Answers a request.
-    fn answer(&self, line: &[u8], uid: u32) -> Answer;
+    fn answer(&self, line: &[u8], uid: u32) -> Self::Answer;
 
     /// Notes that the client has the answer.
-    fn answered(&self, _answer: &Answer) {}
+    fn answered(&self, _answer: &Self::Answer) {}
 }
 
-/// A listening socket that this daemon owns. Dropping it removes its file.
-pub(crate) struct Listener {
+/// A listening socket that this process owns. Dropping it removes its file.
+#[derive(Debug)]
+pub struct Listener {
     listener: UnixListener,
-    pub(super) path: PathBuf,
+    path: PathBuf,
     _lock: Option<SocketLock>,
+}
+
+impl Listener {
+    /// Returns the path of the socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for Listener {
@@ -48,16 +61,22 @@ impl Drop for Listener {
     }
 }
 
-/// Listens on `path` for the operator; replaces the socket that a dead daemon left behind.
-pub(crate) fn listen(path: &Path) -> Result<Listener, DaemonError> {
+/// Listens on `path` for root and this process's user; replaces the socket that a dead server left behind.
+///
+/// # Errors
+/// [`ListenError`].
+pub fn listen(path: &Path) -> Result<Listener, ListenError> {
     let lock = SocketLock::take(path)?;
     let mode = Mode::from_raw_mode(0o600);
-    let listener = open(path, mode).map_err(DaemonError::listen(path))?;
+    let listener = open(path, mode).map_err(|source| ListenError::Io { path: path.to_owned(), source })?;
     Ok(Listener { listener, path: path.to_owned(), _lock: Some(lock) })
 }
 
-/// Listens on `path` for these users. The caller holds the lock of the operator's socket.
-pub(super) fn listen_for(path: &Path, allowed: &Allowed) -> io::Result<Listener> {
+/// Listens on `path` for these users. The caller takes care that no other process serves it.
+///
+/// # Errors
+/// The system refuses, or another kind of file exists there.
+pub fn listen_for(path: &Path, allowed: &Allowed) -> io::Result<Listener> {
     Ok(Listener { listener: open(path, allowed.mode())?, path: path.to_owned(), _lock: None })
 }
 
@@ -66,7 +85,8 @@ fn open(path: &Path, mode: Mode) -> io::Result<UnixListener> {
 }
 
 /// The thread that accepts clients. Ends when dropped.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     ending: Arc<AtomicBool>,
     /// The thread's own socket: its file may be gone, so a connection could not wake the thread.
     socket: UnixListener,
@@ -74,7 +94,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(listener: Listener, endpoint: impl Endpoint) -> io::Result<Self> {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn start(listener: Listener, endpoint: impl Endpoint) -> io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let (end, endpoint) = (Arc::clone(&ending), Arc::new(endpoint));
         let socket = listener.listener.try_clone()?;
@@ -119,7 +143,7 @@ fn accept<E: Endpoint>(listener: &Listener, endpoint: &Arc<E>, ending: &AtomicBo
         let (endpoint, count) = (Arc::clone(endpoint), Arc::clone(&clients));
         let thread = std::thread::Builder::new().name("api-client".into()).spawn(move || {
             if let Err(error) = serve(stream, &*endpoint, peer.uid.as_raw()) {
-                tracing::debug!(%error, "a client of the daemon's socket failed");
+                tracing::debug!(%error, "a client of the socket failed");
             }
             drop(endpoint);
             count.fetch_sub(1, Ordering::AcqRel);
@@ -130,7 +154,7 @@ fn accept<E: Endpoint>(listener: &Listener, endpoint: &Arc<E>, ending: &AtomicBo
     }
 }
 
-fn serve(stream: UnixStream, endpoint: &impl Endpoint, uid: u32) -> io::Result<()> {
+fn serve<E: Endpoint>(stream: UnixStream, endpoint: &E, uid: u32) -> io::Result<()> {
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut writer = stream.try_clone()?;
@@ -138,7 +162,7 @@ fn serve(stream: UnixStream, endpoint: &impl Endpoint, uid: u32) -> io::Result<(
     let mut line = Vec::new();
     loop {
         line.clear();
-        if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+        if reader.by_ref().take(E::MAX_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
         let answer = endpoint.answer(&line, uid);
@@ -155,16 +179,16 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_dead_daemons_socket_is_replaced_a_live_ones_is_not() {
+    fn a_dead_servers_socket_is_replaced_a_live_ones_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("api.sock");
         let first = listen(&path).unwrap();
-        assert!(matches!(listen(&path), Err(DaemonError::Running(_))));
+        assert!(matches!(listen(&path), Err(ListenError::Running(_))));
         drop(first);
-        let lock = crate::lifecycle::lock::lock_path(&path);
+        let lock = crate::lock::lock_path(&path);
         assert!(!path.exists() && lock.exists(), "a lock that is unlinked could be held twice");
         drop(UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "a daemon that was killed leaves its socket behind");
+        assert!(path.exists(), "a server that was killed leaves its socket behind");
         drop(listen(&path).unwrap());
         assert!(!path.exists());
         std::fs::remove_file(lock).unwrap();
@@ -174,14 +198,16 @@ mod tests {
     struct RootOnly;
 
     impl Endpoint for RootOnly {
+        type Answer = String;
         const MAX_CLIENTS: usize = 2;
+        const MAX_LINE: u64 = 100;
 
         fn admits(&self, uid: u32, _gid: u32) -> bool {
             uid == 0
         }
 
-        fn answer(&self, line: &[u8], uid: u32) -> Answer {
-            Answer::Metrics(format!("{} bytes of user {uid}", line.len()))
+        fn answer(&self, line: &[u8], uid: u32) -> String {
+            format!("{} bytes of user {uid}", line.len())
         }
     }
 
@@ -214,9 +240,9 @@ mod tests {
             });
             client.join().unwrap()
         };
-        assert_eq!(answer_to(0), "{\"metrics\":\"6 bytes of user 0\"}\n");
+        assert_eq!(answer_to(0), "\"6 bytes of user 0\"\n");
         assert_eq!(answer_to(4242), "");
         drop(server);
-        std::fs::remove_file(crate::lifecycle::lock::lock_path(&path)).unwrap();
+        std::fs::remove_file(crate::lock::lock_path(&path)).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Folders in which the daemon believes what it finds: only root and the daemon's own user can change
-//! them, or what leads to them.
+//! Folders in which a process believes what it finds: only root and the process's own user can change them,
+//! or what leads to them.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, lstat, open};
@@ -27,9 +27,8 @@ pub enum FolderError {
     },
     /// It belongs to a user who could change it.
     #[error(
-        "{} belongs to user {owner}, who could plant files that the daemon believes; only root and the \
-         daemon's user {user} may own it: set daemon.socket and daemon.state in another folder, such as \
-         /run/p4shield",
+        "{} belongs to user {owner}, who could plant files in it; only root and user {user} may own it: \
+         set another folder for sockets and state, such as /run/p4shield",
         path.display()
     )]
     Owner {
@@ -37,14 +36,13 @@ pub enum FolderError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// The daemon's user.
+        /// The process's user.
         user: u32,
     },
     /// Other users may write it.
     #[error(
-        "{} has mode {mode:04o}: other users could plant files there that the daemon believes; remove \
-         what is not yours and run `chmod go-w {}`, or set daemon.socket and daemon.state in another \
-         folder, such as /run/p4shield",
+        "{} has mode {mode:04o}: other users could plant files in it; remove what is not yours and run \
+         `chmod go-w {}`, or set another folder for sockets and state, such as /run/p4shield",
         path.display(), path.display()
     )]
     Writable {
@@ -59,11 +57,11 @@ pub enum FolderError {
 /// by the path, cannot be exchanged by others.
 ///
 /// Folders above it may have the sticky bit and be writable, as /tmp: only a file's owner renames it there.
-/// The folder itself may not: others could create a name before the daemon does.
+/// The folder itself may not: others could create a name before the process does.
 ///
 /// # Errors
 /// Someone else than root and this process's user could change the folder or what leads to it.
-pub(crate) fn open_trusted(path: &Path) -> Result<OwnedFd, FolderError> {
+pub fn open_trusted(path: &Path) -> Result<OwnedFd, FolderError> {
     let failed = |source| FolderError::Io { path: path.to_owned(), source };
     let path = std::path::absolute(path).map_err(failed)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(failed)?;
@@ -90,7 +88,10 @@ fn check_way(path: &Path) -> Result<(), FolderError> {
 }
 
 /// Checks owner and mode of a folder or link.
-pub(crate) fn check(path: &Path, found: &Stat, may_be_sticky: bool) -> Result<(), FolderError> {
+///
+/// # Errors
+/// Someone else than root and this process's user owns it, or can change it.
+pub fn check(path: &Path, found: &Stat, may_be_sticky: bool) -> Result<(), FolderError> {
     let (owner, user) = (found.st_uid, rustix::process::geteuid().as_raw());
     if owner != 0 && owner != user {
         return Err(FolderError::Owner { path: path.to_owned(), owner, user });

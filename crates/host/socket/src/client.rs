@@ -1,0 +1,78 @@
+//! The client of a socket.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// The limits of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Longest time until it is there.
+    pub time: Duration,
+    /// Most bytes.
+    pub bytes: u64,
+}
+
+/// The reason why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No server listens there.
+    #[error("no server listens there")]
+    Connect(#[source] io::Error),
+    /// The connection failed.
+    #[error("the connection failed")]
+    Talk(#[source] io::Error),
+    /// The answer did not come in time.
+    #[error("the answer did not come within {} s", .0.as_secs())]
+    Late(Duration),
+    /// The answer cannot be parsed.
+    #[error("the answer cannot be parsed")]
+    Decode(#[source] serde_json::Error),
+}
+
+/// Sends a request to the server of a socket, and returns its answer.
+///
+/// # Errors
+/// [`AskError`].
+pub fn ask<A: DeserializeOwned>(
+    socket: &Path,
+    request: &impl Serialize,
+    patience: Patience,
+) -> Result<A, AskError> {
+    let mut line = serde_json::to_vec(request).map_err(AskError::Decode)?;
+    line.push(b'\n');
+    let stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
+    let answer = exchange(stream, &line, patience).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late(patience.time),
+        _ => AskError::Talk(error),
+    })?;
+    serde_json::from_str(&answer).map_err(AskError::Decode)
+}
+
+fn exchange(mut stream: UnixStream, line: &[u8], patience: Patience) -> io::Result<String> {
+    stream.set_read_timeout(Some(patience.time))?;
+    stream.set_write_timeout(Some(patience.time))?;
+    stream.write_all(line)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(patience.bytes)).read_line(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_reported_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("mute.sock");
+        let _mute = UnixListener::bind(&socket).unwrap();
+        let patience = Patience { time: Duration::from_millis(10), bytes: 100 };
+        assert!(matches!(ask::<String>(&socket, &"hello", patience), Err(AskError::Late(_))));
+    }
+}

@@ -1,4 +1,4 @@
-# Executes the steps of docs/tutorials/operator.md in one shell, as a reader does. Run by tutorial.rs, which has written
+# Executes the steps of a page of docs/tutorials in one shell, as a reader does. Run by tutorial.rs, which has written
 # each step's commands to $FOLDER/steps/N, and N.expected if the page shows what it prints.
 # Wants: $P4SHIELD, the binary; $P4VM, the program of virtual machines; $LIBRARIES, the folder of the libraries; $SOURCE, the source folder; $FOLDER.
 set -eu
@@ -27,7 +27,7 @@ for step in $(ls "$FOLDER/steps" | grep -v expected | sort -n); do
     . "$commands" >"$FOLDER/output" 2>&1
     if [ "$(same "$FOLDER/output")" = "$(same "$expected")" ]; then break; fi
     # A reader who is too fast looks again, but does nothing twice.
-    if grep -qvE '^(p4shield (status|metrics|program tables)|ip netns exec client curl) ' "$commands"; then break; fi
+    if grep -qvE '^(p4shield (status|metrics|program tables|switch table list)|ip netns exec client curl)( |$)' "$commands"; then break; fi
     sleep 1
   done
   echo "== $(cat "$commands")"

@@ -1,5 +1,6 @@
 //! The ports that carry the packets of a switch.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Most packets that are received at once.
@@ -36,9 +37,9 @@ pub trait PacketIo {
         false
     }
 
-    /// Sleeps until a port may have packets, at most for `longest`.
+    /// Sleeps until a port may have packets or `bell` is readable, at most for `longest`.
     ///
     /// # Errors
     /// A device is gone, as for `flush`.
-    fn wait(&mut self, longest: Duration) -> Result<(), Self::Error>;
+    fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Self::Error>;
 }

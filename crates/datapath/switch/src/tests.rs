@@ -8,6 +8,7 @@ use p4shield_p4::{Compiled, NoIncludes, Options, compile};
 use p4shield_tables::model::{Architecture, Match};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Routes IPv4 by the longest prefix; protocol 17 goes to a group.
@@ -87,7 +88,7 @@ impl PacketIo for Memory {
         Ok(())
     }
 
-    fn wait(&mut self, _: Duration) -> Result<(), Infallible> {
+    fn wait(&mut self, _: Duration, _: Option<BorrowedFd<'_>>) -> Result<(), Infallible> {
         Ok(())
     }
 }

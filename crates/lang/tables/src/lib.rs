@@ -10,12 +10,14 @@
 //! | `decode` | shows what fits the program's schema |
 //! | `objects` | the objects of a schema, with their maps |
 //! | [`view`] | the types of what is shown |
+//! | `fuzz` | any bytes as a schema, for fuzzing |
 
 #![forbid(unsafe_code)]
 
 mod decode;
 mod described;
 pub mod entry;
+mod fuzz;
 pub mod model;
 pub mod names;
 mod objects;
@@ -24,6 +26,7 @@ pub mod value;
 pub mod view;
 
 pub use described::{Control, DescribedError};
+pub use fuzz::fuzz;
 pub use objects::{Object, objects};
 pub use source::{Described, Extent, ReadMap, Rows};
 

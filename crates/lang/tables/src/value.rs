@@ -104,8 +104,8 @@ pub fn key_match(key: &KeyFacts, text: &str) -> Result<Match, ValueError> {
         return Ok(Match::Ternary(one(value)?, one(rest)?));
     }
     let long = || ValueError::Prefix { text: text.to_owned(), name: key.name.clone(), width: key.width };
-    let bits = rest.parse().ok().filter(|bits| *bits <= key.width).ok_or_else(long)?;
-    Ok(Match::Prefix(one(value)?, bits))
+    let value = one(value)?;
+    Ok(Match::Prefix(value, rest.parse().ok().filter(|bits| *bits <= key.width).ok_or_else(long)?))
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod open;
 mod port;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use p4shield_afxdp::{FrameCounts, FramePool};
@@ -114,7 +115,7 @@ impl PacketIo for AfxdpPorts {
         self.report()
     }
 
-    fn wait(&mut self, longest: Duration) -> Result<(), Error> {
+    fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         let is_unfinished = self.ports.iter().any(InterfacePort::is_unfinished);
         let longest = if is_unfinished { longest.min(RETRY) } else { longest };
         let timeout = Timespec {
@@ -123,6 +124,7 @@ impl PacketIo for AfxdpPorts {
         };
         let mut fds = vec![PollFd::new(&self.monitor, PollFlags::IN)];
         fds.extend(self.ports.iter().flat_map(InterfacePort::sockets).map(|s| PollFd::new(s, PollFlags::IN)));
+        fds.extend(bell.iter().map(|bell| PollFd::new(bell, PollFlags::IN)));
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(Error::system("wait for packets with poll(2)")(e.into())),

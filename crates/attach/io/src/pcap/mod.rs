@@ -16,6 +16,7 @@ mod output;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ impl PacketIo for PcapPorts {
     }
 
     /// Returns at once: files have their packets already.
-    fn wait(&mut self, _longest: Duration) -> Result<(), Error> {
+    fn wait(&mut self, _longest: Duration, _bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         Ok(())
     }
 }

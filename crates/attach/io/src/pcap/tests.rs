@@ -66,7 +66,7 @@ fn packets_go_from_file_to_file_in_order_with_their_time() {
                 assert!(!io.send(2, &packet), "without a file it is lost");
             }
         }
-        io.wait(Duration::from_secs(9)).unwrap();
+        io.wait(Duration::from_secs(9), None).unwrap();
     }
     assert_eq!(io.receive(0, 32, |_| panic!("it ended")).unwrap(), 0);
     assert_eq!(io.receive(2, 32, |_| panic!("it has no input")).unwrap(), 0);

@@ -146,5 +146,5 @@ fn forward(ports: &mut AfxdpPorts) -> Result<(), Error> {
         }
     }
     ports.flush()?;
-    if received == 0 { ports.wait(Duration::from_millis(50)) } else { Ok(()) }
+    if received == 0 { ports.wait(Duration::from_millis(50), None) } else { Ok(()) }
 }

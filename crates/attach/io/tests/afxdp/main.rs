@@ -55,7 +55,7 @@ fn arrival(at: &mut AfxdpPorts, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8
     let mut found = None;
     while found.is_none() && Instant::now() < end {
         at.flush().unwrap();
-        at.wait(Duration::from_millis(50)).unwrap();
+        at.wait(Duration::from_millis(50), None).unwrap();
         let check = |packet: &[u8]| {
             if wanted(packet) {
                 found = Some(packet.to_vec());
@@ -249,7 +249,7 @@ fn a_deleted_interface_is_an_error_of_its_port() {
                 run(scene.host.command("ip").args(["link", "del", "p0"])).unwrap();
             });
             let error = loop {
-                if let Err(error) = ports.wait(Duration::from_secs(60)) {
+                if let Err(error) = ports.wait(Duration::from_secs(60), None) {
                     break error;
                 }
                 while ports.receive(1, BATCH, |_| ()).unwrap() > 0 {}
@@ -263,7 +263,7 @@ fn a_deleted_interface_is_an_error_of_its_port() {
         // The other port goes on, and the loss is reported once.
         assert!(ports.send(1, &[0xff; 60]));
         ports.flush().unwrap();
-        ports.wait(Duration::from_millis(1)).unwrap();
+        ports.wait(Duration::from_millis(1), None).unwrap();
     });
 }
 

@@ -49,7 +49,7 @@ fn add_route(switch: &mut Switch<AfxdpPorts>, compiled: &Compiled, n: u32) {
 
 /// Routes until `stop` is set. Returns the packets.
 fn route(stop: &AtomicBool) -> Counts {
-    let text = include_str!("router.p4");
+    let text = include_str!("../../../../../examples/programs/router.p4");
     let compiled = compile("router.p4", text, &NoIncludes, &Options::default());
     let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));
     let ports = AfxdpPorts::open(&AfxdpConfig::new(["p0", "p1"])).unwrap();
@@ -57,7 +57,7 @@ fn route(stop: &AtomicBool) -> Counts {
     (1..=2).for_each(|n| add_route(&mut switch, &compiled, n));
     while !stop.load(Ordering::Relaxed) {
         if switch.round().unwrap() == 0 {
-            switch.io().wait(Duration::from_millis(50)).unwrap();
+            switch.io().wait(Duration::from_millis(50), None).unwrap();
         }
     }
     switch.counts().clone()

@@ -24,6 +24,7 @@ mod reload;
 mod run;
 mod socket;
 mod status;
+mod switch;
 mod test;
 mod upgrade;
 mod verify;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Attach(attach::Attach),
     Detach(attach::Detach),
     Program(program::Args),
+    Switch(switch::Args),
     Image(image::Args),
     Host(host_check::Args),
     #[command(hide = true, name = "p4vm")]
@@ -93,6 +95,7 @@ impl Command {
             Self::Attach(a) => a.run(),
             Self::Detach(a) => a.run(),
             Self::Program(a) => a.run(),
+            Self::Switch(a) => a.run(),
             Self::Image(a) => a.run(),
             Self::Host(a) => a.run(),
             Self::P4Vm(a) => a.run(),

@@ -94,29 +94,35 @@ impl Show {
 /// Reads the pages after the first one.
 fn complete(view: &mut ProgramView, inspection: &Inspection, socket: &Path) -> Result<(), ApiError> {
     for direction in &mut view.directions {
-        for object in &mut direction.objects {
-            while let Some(from) = object.next {
-                let page = Inspection {
-                    tenant: Some(view.tenant.clone()),
-                    direction: Some(direction.direction.clone()),
-                    name: Some(object.name.clone()),
-                    from,
-                    ..inspection.clone()
-                };
-                let pages = api::inspect(socket, &page)?.directions.into_iter().flat_map(|d| d.objects);
-                let same =
-                    |o: &ObjectView| (&o.name, o.kind, &o.map) == (&object.name, object.kind, &object.map);
-                let page = pages.into_iter().find(same);
-                let page = page.filter(|p| p.next.is_none_or(|n| n > from) && object.name == p.name);
-                let Some(page) = page else {
-                    return Err(ApiError::Failed("the program was replaced while it was read".to_owned()));
-                };
-                object.rows.extend(page.rows);
-                object.next = page.next;
-            }
+        let (tenant, of) = (Some(view.tenant.clone()), Some(direction.direction.clone()));
+        let page = |name: &str, from| -> Result<Vec<ObjectView>, ApiError> {
+            let (tenant, direction, name) = (tenant.clone(), of.clone(), Some(name.to_owned()));
+            let page = Inspection { tenant, direction, name, from, ..inspection.clone() };
+            Ok(api::inspect(socket, &page)?.directions.into_iter().flat_map(|d| d.objects).collect())
+        };
+        if !complete_objects(&mut direction.objects, page)? {
+            return Err(ApiError::Failed("the program was replaced while it was read".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Adds the rows of further pages, which `page` reads by an object's name and the number to continue with.
+/// Returns false if the objects are others by now.
+pub(super) fn complete_objects<E>(
+    objects: &mut [ObjectView],
+    page: impl Fn(&str, u32) -> Result<Vec<ObjectView>, E>,
+) -> Result<bool, E> {
+    for object in objects {
+        while let Some(from) = object.next {
+            let same = |o: &ObjectView| (&o.name, o.kind, &o.map) == (&object.name, object.kind, &object.map);
+            let page = page(&object.name, from)?.into_iter().find(same);
+            let Some(page) = page.filter(|p| p.next.is_none_or(|n| n > from)) else { return Ok(false) };
+            object.rows.extend(page.rows);
+            object.next = page.next;
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the view for people.
@@ -129,15 +135,7 @@ fn text(view: &ProgramView, what: What) -> String {
             format_args!("tenant {}, VM {}, {}: program {digest}", view.tenant, view.vm, d.direction),
         );
         d.notes.iter().for_each(|note| line(&mut out, format_args!("note: {note}")));
-        if d.objects.is_empty() {
-            let word = match what {
-                What::Counters => "counters",
-                What::Registers => "registers",
-                What::Tables => "tables",
-            };
-            line(&mut out, format_args!("  the program has no {word}"));
-        }
-        show_direction(&mut out, d);
+        show_objects(&mut out, d, what);
         out.push('\n');
     }
     out
@@ -148,7 +146,16 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{text}");
 }
 
-fn show_direction(out: &mut String, d: &DirectionView) {
+/// Shows the objects of a program, with their rows.
+pub(super) fn show_objects(out: &mut String, d: &DirectionView, what: What) {
+    if d.objects.is_empty() {
+        let word = match what {
+            What::Counters => "counters",
+            What::Registers => "registers",
+            What::Tables => "tables",
+        };
+        line(out, format_args!("  the program has no {word}"));
+    }
     for o in &d.objects {
         line(out, format_args!("\n{}", heading(o)));
         let rows: Vec<Vec<String>> = o.rows.iter().map(|r| cells(o, r)).collect();
@@ -256,7 +263,7 @@ fn action(a: &ActionView) -> String {
 }
 
 /// Prints cells in columns.
-fn columns(out: &mut String, rows: &[Vec<String>]) {
+pub(super) fn columns(out: &mut String, rows: &[Vec<String>]) {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..count).map(width).collect();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, Limits, Refusal, Report, serve_stdio};
-use p4shield_bpf::{Linked, Object, link};
+use p4shield_bpf::{Linked, Object, Verified, link};
 use serde::Serialize;
 
 use p4shield_console::{Exit, Refused, input, output};
@@ -84,16 +84,31 @@ impl Args {
 
 /// Verifies a program in a child process, unless the user's cache knows the result.
 pub(super) fn verify(linked: &Linked, no_cache: bool) -> anyhow::Result<Result<Report, Refusal>> {
-    let mut cache = match cache_folder().filter(|_| !no_cache) {
+    let (mut cache, mut isolated) = (cache(no_cache), verifier()?);
+    let limits = Limits::default();
+    Ok(cache.check(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default())))
+}
+
+/// Verifies a program as `verify` does, to run it.
+pub(super) fn prove(linked: Linked) -> anyhow::Result<Verified> {
+    let (mut cache, mut isolated) = (cache(false), verifier()?);
+    let limits = Limits::default();
+    let proven = cache.verify(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default()));
+    Ok(proven.map(|(verified, _)| verified).map_err(|refusal| Refused(refusal.to_string()))?)
+}
+
+fn cache(no_cache: bool) -> Cache {
+    match cache_folder().filter(|_| !no_cache) {
         Some(folder) => Cache::in_directory(&folder).unwrap_or_else(|_| Cache::in_memory()),
         None => Cache::in_memory(),
-    };
+    }
+}
+
+fn verifier() -> anyhow::Result<Isolated> {
     let exe = std::env::current_exe().context("cannot find the path of this executable")?;
     let mut command = Command::new(exe);
     command.arg("verify-child");
-    let mut isolated = Isolated::command(command).context("cannot start the verifier")?;
-    let limits = Limits::default();
-    Ok(cache.check(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default())))
+    Isolated::command(command).context("cannot start the verifier")
 }
 
 impl Child {
@@ -109,7 +124,7 @@ pub(super) fn load(paths: &[PathBuf]) -> anyhow::Result<Linked> {
     Ok(link(&objects).map_err(|e| Refused::because(&e))?)
 }
 
-fn read(path: &Path) -> anyhow::Result<Object> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Object> {
     let bytes = input::bytes(path)?;
     let name = path.display().to_string();
     let object = Object::parse(&bytes).map_err(|e| Refused::because(&e).of(&name))?;

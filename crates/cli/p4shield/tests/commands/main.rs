@@ -14,4 +14,5 @@ mod keys;
 mod logs;
 mod policy;
 mod program_state;
+mod switch;
 mod wrong;

@@ -1,12 +1,13 @@
-//! The tutorial for operators, executed word for word: the commands are those of the page, and what they
-//! print is compared with what the page shows.
+//! The tutorials for operators and P4 authors, executed word for word: the commands are those of the page,
+//! and what they print is compared with what the page shows.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use p4shield_testbed::process::find;
 
-const PAGE: &str = include_str!("../../../../../docs/tutorials/operator.md");
+const OPERATOR: &str = include_str!("../../../../../docs/tutorials/operator.md");
+const SWITCH: &str = include_str!("../../../../../docs/tutorials/switch.md");
 
 /// What differs between machines and runs, as commands of sed. Everything else is compared.
 const SAME: &str = r"
@@ -22,6 +23,8 @@ s/curl: \(28\) .*/curl: (28) TIMEOUT/
 s/(ingress|egress) at (xdp|tcx|tc)/\1 at HOOK/g
 /^\[[0-9]+\].*Terminated/d
 s/(\} )[0-9]+$/\1N/
+s/, time [0-9]+ms/, time N/
+s/^rtt .*/rtt/
 s/p4shield [0-9.]+ \(/p4shield VERSION (/
 ";
 
@@ -51,6 +54,8 @@ fn steps(page: &str) -> Vec<Step> {
                 let path = path.unwrap_or_else(|| panic!("no file is named before:\n{block}"));
                 steps.push(Step { commands: format!("cat >{path} <<'TOML'\n{block}TOML\n"), output: None });
             }
+            // A drawing precedes the first command of its section.
+            "text" if block.contains('│') => {}
             "text" => {
                 let step = steps.last_mut().expect("a step precedes its output");
                 assert!(step.output.is_none(), "two outputs of one step:\n{block}");
@@ -79,14 +84,24 @@ fn missing() -> Option<String> {
 
 #[test]
 fn the_operators_tutorial_works_word_for_word() {
+    tour("tutorial", OPERATOR);
+}
+
+#[test]
+fn the_tutorial_of_p4_authors_works_word_for_word() {
+    tour("switch-tutorial", SWITCH);
+}
+
+/// Executes a page.
+fn tour(name: &str, page: &str) {
     if let Some(why) = missing() {
         p4shield_need::skip("machine", why);
         return;
     }
-    let folder = p4shield_testbed::leftover::folder("tutorial").unwrap();
-    let steps = steps(PAGE);
+    let folder = p4shield_testbed::leftover::folder(name).unwrap();
+    let steps = steps(page);
     let shown = steps.iter().filter(|step| step.output.is_some()).count();
-    assert!(steps.len() > 12 && shown > 8, "{} steps, {shown} with output", steps.len());
+    assert!(steps.len() > 7 && shown > 4, "{} steps, {shown} with output", steps.len());
     std::fs::create_dir(folder.path().join("steps")).unwrap();
     std::fs::write(folder.path().join("same.sed"), SAME).unwrap();
     for (n, step) in steps.iter().enumerate() {

@@ -1,0 +1,75 @@
+//! `p4shield switch`.
+
+mod run;
+mod status;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use p4shield_console::Exit;
+use p4shield_tables::view::What;
+
+/// Run a P4 switch: the program is the data plane
+///
+/// The switch forwards packets between network interfaces through AF_XDP, as a program for v1model
+/// decides; a program for ebpf_model filters what passes between two ports. Entries of tables are
+/// written while packets flow.
+///
+/// Examples:
+///
+///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2
+///   p4shield switch table add routes 10.0.1.0/24 --action forward next_hop=02:00:00:00:00:01 port=1
+///   p4shield switch table list routes
+///   p4shield switch status
+///
+/// Not there yet: queues and priorities, clones, resubmission and recirculation, digests, packets to and
+/// from a controller. A program that uses them is refused by name.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+// No comments on the variants whose arguments have help of their own.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Status(status::Status),
+    Table(table::Table),
+    /// Show the counters of the program, also those in the entries of tables
+    Counters {
+        #[command(flatten)]
+        list: table::Listing,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Show the registers and meters of the program
+    Registers {
+        #[command(flatten)]
+        list: table::Listing,
+        #[command(flatten)]
+        socket: Socket,
+    },
+}
+
+/// The switch's socket.
+#[derive(Debug, clap::Args)]
+struct Socket {
+    /// The switch's socket; two switches on a machine need two
+    #[arg(long, value_name = "PATH", default_value = "/run/p4shield/switch.sock")]
+    socket: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self.command {
+            Command::Run(a) => a.run(),
+            Command::Status(a) => a.run(),
+            Command::Table(a) => a.run(),
+            Command::Counters { list, socket } => list.run(What::Counters, &socket.socket),
+            Command::Registers { list, socket } => list.run(What::Registers, &socket.socket),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `p4shield switch status`.
+
+use p4shield_console::{Exit, output};
+use p4shield_p4switch::api;
+
+use super::Socket;
+use crate::commands::program_state::columns;
+
+/// Show the ports of a switch with their packets, dropped packets by reason, and problems
+///
+/// Reasons: program (the program dropped it), stopped (its budget or a limit ended the run), no_port and
+/// no_group (it chose a port or multicast group that does not exist), no_room (the port's ring was full, or
+/// the packet too long for it), too_long (longer than the switch processes).
+///
+/// Examples:
+///
+///   p4shield switch status
+///   p4shield switch status --json | jq .dropped
+///
+/// Exit code 1 if there is a problem.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Status {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+impl Status {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let status = api::status(&self.socket.socket)?;
+        if self.json {
+            output::json(&status)?;
+        } else {
+            output::text(&text(&status));
+        }
+        Ok(if status.problems.is_empty() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+fn text(status: &api::Status) -> String {
+    let digest = status.digest.get(..12).unwrap_or(&status.digest);
+    let mut out = format!("{}: program {digest}, for {} s\n\n", status.program, status.seconds);
+    let header = ["port", "interface", "received", "bytes", "sent", "bytes"].map(str::to_owned).to_vec();
+    let row = |p: &api::PortStatus| {
+        let counts = [p.received, p.received_bytes, p.sent, p.sent_bytes];
+        let names = [p.number.to_string(), p.interface.clone()];
+        names.into_iter().chain(counts.iter().map(u64::to_string)).collect()
+    };
+    columns(&mut out, &std::iter::once(header).chain(status.ports.iter().map(row)).collect::<Vec<_>>());
+    let dropped = status.dropped.iter().filter(|d| d.packets > 0);
+    let dropped: Vec<_> = dropped.map(|d| format!("{} {}", d.packets, d.reason)).collect();
+    let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
+    out.push_str(&format!("\ndropped: {dropped}\n"));
+    if status.replicated > 0 {
+        out.push_str(&format!("replicated: {} packets, {} copies\n", status.replicated, status.copies));
+    }
+    status.problems.iter().for_each(|problem| out.push_str(&format!("problem: {problem}\n")));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_ports_drops_and_problems() {
+        let port =
+            api::PortStatus { number: 1, interface: "veth1".into(), received: 7, ..Default::default() };
+        let dropped = |reason: &str, packets| api::Dropped { reason: reason.into(), packets };
+        let status = api::Status {
+            program: "router.p4".into(),
+            digest: "0123456789abcdef".into(),
+            seconds: 5,
+            ports: vec![port],
+            dropped: vec![dropped("program", 2), dropped("no_port", 0), dropped("no_room", 1)],
+            problems: vec!["veth2 is gone".into()],
+            ..api::Status::default()
+        };
+        let expected = "\
+router.p4: program 0123456789ab, for 5 s
+
+  port  interface  received  bytes  sent  bytes
+  1     veth1      7         0      0     0
+
+dropped: 2 program, 1 no_room
+problem: veth2 is gone
+";
+        assert_eq!(text(&status), expected);
+    }
+}

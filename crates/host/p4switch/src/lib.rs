@@ -1,0 +1,25 @@
+//! The process of a P4 switch: `p4shield switch run`, and the socket that the other commands use.
+//!
+//! ```text
+//!   p4shield switch table add ──socket──► desk ──order──► mailbox ──► packet thread: Switch::round, orders
+//!                                        (encodes entries)  bell ──►  (wakes it while no packet comes)
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`api`] | requests and answers, and the client |
+//! | `desk` | answers requests: finds tables by name, encodes entries, reads maps |
+//! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
+//! | `run` | the packet thread |
+//!
+//! The packet thread never waits for a client: it takes a bounded number of orders between two rounds, and
+//! each order takes a bounded time.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+mod desk;
+mod order;
+mod run;
+
+pub use run::{Config, Loaded, SwitchError, run};

@@ -1,0 +1,126 @@
+//! Orders from the desk to the packet thread.
+
+use p4shield_bpf::maps::{Map, MapCopy, MapError, UpdateFlag};
+use p4shield_mailbox::{Mailbox, Poster, mailbox};
+use p4shield_switch::{Counts, PacketIo, Switch};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Most orders between two rounds.
+const ORDERS: usize = 32;
+/// Longest wait of the desk for the packet thread.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An order.
+#[derive(Debug)]
+struct Order {
+    work: Work,
+    reply: SyncSender<Done>,
+}
+
+/// An executed order.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The work, with what was copied.
+    pub(crate) work: Work,
+    /// The map's answer.
+    pub(crate) result: Result<(), MapError>,
+}
+
+/// The work of an order.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Writes an entry of a map.
+    Update { map: String, key: Vec<u8>, value: Vec<u8>, flag: UpdateFlag },
+    /// Deletes an entry of a map.
+    Delete { map: String, key: Vec<u8> },
+    /// Copies the next part of a map.
+    Copy { map: String, copy: MapCopy },
+    /// Copies the counts of packets.
+    Count(Counts),
+}
+
+/// The desk's end.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    poster: Mutex<Poster<Order>>,
+    bell: Arc<OwnedFd>,
+}
+
+/// The packet thread's end.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    mailbox: Mailbox<Order>,
+    bell: Arc<OwnedFd>,
+}
+
+/// Makes both ends.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub(crate) fn orders() -> std::io::Result<(Orders, Inbox)> {
+    let (poster, mailbox) = mailbox();
+    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    Ok((Orders { poster: Mutex::new(poster), bell: Arc::clone(&bell) }, Inbox { mailbox, bell }))
+}
+
+impl Orders {
+    /// Has the packet thread do some work, and returns it done.
+    ///
+    /// # Errors
+    /// The packet thread has ended, or does not answer.
+    pub(crate) fn execute(&self, work: Work) -> Result<Done, String> {
+        let (reply, done) = sync_channel(1);
+        let order = Order { work, reply };
+        let posted = self.poster.lock().unwrap_or_else(PoisonError::into_inner).post(order);
+        if !posted {
+            return Err("the switch is about to end".to_owned());
+        }
+        // A full counter wakes the thread, too.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        done.recv_timeout(PATIENCE).map_err(|_| "the switch's packet thread does not answer".to_owned())
+    }
+}
+
+impl Inbox {
+    /// Returns the descriptor that is readable once an order may be there.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Makes the descriptor unreadable until the next order.
+    pub(crate) fn silence(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    /// Executes the orders that are there.
+    pub(crate) fn serve<I: PacketIo>(&mut self, switch: &mut Switch<I>) {
+        for _ in 0..ORDERS {
+            let Some(Order { work, reply }) = self.mailbox.take() else { return };
+            // The desk may have given up.
+            let _ = reply.try_send(execute(work, switch));
+        }
+    }
+}
+
+fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
+    if let Work::Count(counts) = &mut work {
+        counts.clone_from(switch.counts());
+    }
+    let mut on = |name: &str, f: &mut dyn FnMut(&mut Map) -> Result<(), MapError>| {
+        let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
+        map.map_or(Err(MapError::NotFound), f)
+    };
+    let result = match &mut work {
+        Work::Update { map, key, value, flag } => on(map, &mut |m| m.update(key, value, *flag)),
+        Work::Delete { map, key } => on(map, &mut |m| m.delete(key)),
+        Work::Copy { map, copy } => {
+            on(map, &mut |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
+        }
+        Work::Count(_) => Ok(()),
+    };
+    Done { work, result }
+}

@@ -1,0 +1,127 @@
+//! The packet thread, and what is set up for it.
+
+use crate::desk::Desk;
+use crate::order::{Inbox, orders};
+use p4shield_bpf::Program;
+use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts};
+use p4shield_socket::{ListenError, Server, listen};
+use p4shield_switch::{PacketIo, PortError, Switch, Traits};
+use p4shield_tables::{Control, Described};
+use p4shield_text::chain;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest sleep of the packet thread, after which it looks for the request to stop.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// The configuration of a switch.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Numbers and network interfaces of the ports.
+    pub ports: Vec<(u16, String)>,
+    /// The socket for commands.
+    pub socket: PathBuf,
+}
+
+/// A program that is ready to run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its file.
+    pub name: String,
+    /// The program.
+    pub program: Program,
+    /// Its description, from its object.
+    pub described: Described,
+    /// How the switch runs it.
+    pub traits: Traits,
+}
+
+/// The reason why a switch does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SwitchError {
+    /// There is no port.
+    #[error("a switch needs a port: --port 1=INTERFACE, once for each")]
+    NoPorts,
+    /// The numbers of the ports are invalid.
+    #[error(transparent)]
+    Numbers(#[from] PortError),
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Ports(#[from] afxdp::Error),
+    /// Another switch has the socket.
+    #[error("another switch answers on {}; stop it, or name another socket with --socket", .0.display())]
+    Running(PathBuf),
+    /// The socket cannot be opened.
+    #[error(transparent)]
+    Socket(ListenError),
+    /// The system has no descriptor or thread left.
+    #[error("cannot start the switch's threads")]
+    Threads(#[source] std::io::Error),
+}
+
+/// Forwards packets until `stop` is set. Calls `ready` once the ports are open and the socket answers.
+///
+/// # Errors
+/// [`SwitchError`]: the switch did not start. A port that fails later is a problem in the status, and the
+/// others go on.
+pub fn run(
+    config: Config,
+    loaded: Loaded,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> Result<(), SwitchError> {
+    if config.ports.is_empty() {
+        return Err(SwitchError::NoPorts);
+    }
+    let listener = listen(&config.socket).map_err(|error| match error {
+        ListenError::Running(path) => SwitchError::Running(path),
+        other => SwitchError::Socket(other),
+    })?;
+    let numbers = config.ports.iter().map(|(number, _)| *number).collect();
+    let interfaces = config.ports.iter().map(|(_, interface)| interface.as_str());
+    let io = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
+    let mut switch = Switch::new(io, numbers, loaded.program, loaded.traits)?;
+    let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
+    let problems = Arc::new(Mutex::new(Vec::new()));
+    let desk = Desk {
+        program: loaded.name,
+        control: Control::of(&loaded.described),
+        described: loaded.described,
+        ports: config.ports,
+        orders,
+        problems: Arc::clone(&problems),
+        start: Instant::now(),
+    };
+    let _server = Server::start(listener, desk).map_err(SwitchError::Threads)?;
+    ready();
+    while !stop.load(Ordering::Relaxed) {
+        step(&mut switch, &mut inbox, &problems);
+    }
+    Ok(())
+}
+
+/// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
+fn step<I: PacketIo>(switch: &mut Switch<I>, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
+    let received = switch.round().unwrap_or_else(|error| note(problems, &error));
+    inbox.serve(switch);
+    if received == 0 {
+        if let Err(error) = switch.io().wait(SLEEP, Some(inbox.bell())) {
+            note(problems, &error);
+        }
+        inbox.silence();
+    }
+}
+
+/// Notes a problem, once. Returns that nothing was received.
+fn note(problems: &Mutex<Vec<String>>, error: &(dyn std::error::Error + 'static)) -> usize {
+    let text = chain(error);
+    let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
+    if !problems.contains(&text) {
+        tracing::error!(event = "port_failed", "{text}");
+        problems.push(text);
+    }
+    0
+}

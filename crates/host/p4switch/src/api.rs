@@ -38,6 +38,36 @@ pub enum Request {
         /// The action.
         action: ActionText,
     },
+    /// Returns the multicast groups.
+    Groups,
+    /// Creates or replaces a multicast group.
+    SetGroup(Group),
+    /// Deletes a multicast group.
+    DeleteGroup {
+        /// Its number.
+        group: u16,
+    },
+}
+
+/// A multicast group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its number, 1 to 65535.
+    pub group: u16,
+    /// The copies that the switch makes of a packet.
+    pub copies: Vec<GroupCopy>,
+}
+
+/// A copy of a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupCopy {
+    /// The port by which it leaves.
+    pub port: u16,
+    /// Its number (`egress_rid` of v1model).
+    #[serde(default)]
+    pub replica: u16,
 }
 
 /// An entry of a table.
@@ -60,7 +90,9 @@ pub enum Answer {
     Status(Status),
     /// The answer to `show`.
     Shown(Box<DirectionView>),
-    /// A table has been written.
+    /// The answer to `groups`.
+    Groups(Vec<Group>),
+    /// A table or group has been written.
     Done,
     /// Failure, with the reason.
     Failed(String),
@@ -175,7 +207,18 @@ pub fn show(socket: &Path, inspection: &Inspection) -> Result<DirectionView, Api
     }
 }
 
-/// Writes a table of a switch.
+/// Returns the multicast groups of a switch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn groups(socket: &Path) -> Result<Vec<Group>, ApiError> {
+    match ask(socket, &Request::Groups)? {
+        Answer::Groups(groups) => Ok(groups),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Writes a table or group of a switch.
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.

@@ -1,11 +1,11 @@
 //! Answers the requests of the switch's socket.
 
-use crate::api::{Answer, Dropped, Entry, MAX_LINE, PortStatus, Request, Status};
-use crate::order::{Orders, Work};
+use crate::api::{Answer, Dropped, Entry, Group, GroupCopy, MAX_LINE, PortStatus, Request, Status};
+use crate::order::{OrderError, Orders, Work};
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::{MapCopy, MapError, UpdateFlag};
 use p4shield_socket::Endpoint;
-use p4shield_switch::{Counts, DropReason};
+use p4shield_switch::{Copy, Counts, DropReason, Groups};
 use p4shield_tables::entry::{ActionText, MatchText};
 use p4shield_tables::model::TableFacts;
 use p4shield_tables::{Control, Described, DescribedError, Extent, ReadMap, Rows, show};
@@ -51,6 +51,12 @@ impl Endpoint for Desk {
             Ok(Request::Delete { table, matches }) => self.delete(&table, &matches).map(|()| Answer::Done),
             Ok(Request::Default { table, action }) => {
                 self.set_default(&table, &action).map(|()| Answer::Done)
+            }
+            Ok(Request::Groups) => self.groups().map(Answer::Groups),
+            Ok(Request::SetGroup(group)) => self.set_group(group).map(|()| Answer::Done),
+            Ok(Request::DeleteGroup { group }) => {
+                let done = self.orders.execute(Work::DeleteGroup { group });
+                done.and_then(|done| done.result.map_err(|e| e.to_string())).map(|()| Answer::Done)
             }
             Err(error) => Err(format!("the request cannot be parsed: {error}")),
         };
@@ -111,21 +117,40 @@ impl Desk {
         self.change(t, Work::Update { map: map.to_owned(), key: vec![0; 4], value, flag: UpdateFlag::Any })
     }
 
+    fn groups(&self) -> Result<Vec<Group>, String> {
+        let done = self.orders.execute(Work::Groups(Groups::default()))?;
+        let Work::Groups(groups) = done.work else { return Err("no groups".to_owned()) };
+        let copy = |c: &Copy| GroupCopy { port: c.port, replica: c.replica };
+        let group =
+            |(group, copies): (u16, &[Copy])| Group { group, copies: copies.iter().map(copy).collect() };
+        Ok(groups.iter().map(group).collect())
+    }
+
+    fn set_group(&self, Group { group, copies }: Group) -> Result<(), String> {
+        let known = |port: u16| self.ports.iter().any(|(number, _)| *number == port);
+        if let Some(copy) = copies.iter().find(|c| !known(c.port)) {
+            let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
+            return Err(format!("the switch has no port {}; it has {}", copy.port, ports.join(", ")));
+        }
+        let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica }).collect();
+        self.orders.execute(Work::SetGroup { group, copies })?.result.map_err(|e| e.to_string())
+    }
+
     /// Has the packet thread change a map of a table.
     fn change(&self, t: &TableFacts, work: Work) -> Result<(), String> {
         self.orders.execute(work)?.result.map_err(|error| match error {
-            MapError::Full => format!(
+            OrderError::Map(MapError::Full) => format!(
                 "{} is full: it has room for {} entries; delete some, or enlarge `size` in the program",
                 t.name, t.size
             ),
-            MapError::Exists => format!(
+            OrderError::Map(MapError::Exists) => format!(
                 "{} has an entry that matches the same; `p4shield switch table set` replaces it",
                 t.name
             ),
-            MapError::NotFound => {
+            OrderError::Map(MapError::NotFound) => {
                 format!("{} has no such entry; `p4shield switch table list` shows those it has", t.name)
             }
-            MapError::Invalid => format!("{}: {error}", t.name),
+            error => format!("{}: {error}", t.name),
         })
     }
 }

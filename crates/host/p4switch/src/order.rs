@@ -2,7 +2,7 @@
 
 use p4shield_bpf::maps::{Map, MapCopy, MapError, UpdateFlag};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, PacketIo, Switch};
+use p4shield_switch::{Copy, Counts, GroupError, Groups, PacketIo, Switch};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -26,8 +26,18 @@ struct Order {
 pub(crate) struct Done {
     /// The work, with what was copied.
     pub(crate) work: Work,
-    /// The map's answer.
-    pub(crate) result: Result<(), MapError>,
+    pub(crate) result: Result<(), OrderError>,
+}
+
+/// The reason why an order changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OrderError {
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error("there is no such group; `p4shield switch group list` shows those that exist")]
+    NoGroup,
 }
 
 /// The work of an order.
@@ -39,6 +49,12 @@ pub(crate) enum Work {
     Delete { map: String, key: Vec<u8> },
     /// Copies the next part of a map.
     Copy { map: String, copy: MapCopy },
+    /// Creates or replaces a multicast group.
+    SetGroup { group: u16, copies: Vec<Copy> },
+    /// Deletes a multicast group.
+    DeleteGroup { group: u16 },
+    /// Copies the multicast groups.
+    Groups(Groups),
     /// Copies the counts of packets.
     Count(Counts),
 }
@@ -107,20 +123,35 @@ impl Inbox {
 }
 
 fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
-    if let Work::Count(counts) = &mut work {
-        counts.clone_from(switch.counts());
-    }
-    let mut on = |name: &str, f: &mut dyn FnMut(&mut Map) -> Result<(), MapError>| {
-        let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
-        map.map_or(Err(MapError::NotFound), f)
-    };
     let result = match &mut work {
-        Work::Update { map, key, value, flag } => on(map, &mut |m| m.update(key, value, *flag)),
-        Work::Delete { map, key } => on(map, &mut |m| m.delete(key)),
+        Work::Update { map, key, value, flag } => on(switch, map, |m| m.update(key, value, *flag)),
+        Work::Delete { map, key } => on(switch, map, |m| m.delete(key)),
         Work::Copy { map, copy } => {
-            on(map, &mut |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
+            on(switch, map, |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
         }
-        Work::Count(_) => Ok(()),
+        Work::SetGroup { group, copies } => {
+            switch.groups.set(*group, std::mem::take(copies)).map_err(OrderError::from)
+        }
+        Work::DeleteGroup { group } if switch.groups.delete(*group) => Ok(()),
+        Work::DeleteGroup { .. } => Err(OrderError::NoGroup),
+        Work::Groups(groups) => {
+            groups.clone_from(&switch.groups);
+            Ok(())
+        }
+        Work::Count(counts) => {
+            counts.clone_from(switch.counts());
+            Ok(())
+        }
     };
     Done { work, result }
+}
+
+/// Works on a map of the program.
+fn on<I: PacketIo>(
+    switch: &mut Switch<I>,
+    name: &str,
+    work: impl FnOnce(&mut Map) -> Result<(), MapError>,
+) -> Result<(), OrderError> {
+    let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
+    Ok(map.map_or(Err(MapError::NotFound), work)?)
 }

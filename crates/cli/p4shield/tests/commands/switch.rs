@@ -16,7 +16,7 @@ use crate::common::{code, example, p4shield, stderr, stdout};
 /// ```
 struct Scene {
     left: NetNs,
-    _right: NetNs,
+    right: NetNs,
     host: NetNs,
     folder: TempDir,
 }
@@ -40,7 +40,7 @@ impl Scene {
                 ns.ip(&words).unwrap();
             }
         }
-        Some(Self { left, _right: right, host, folder: tempfile::tempdir().unwrap() })
+        Some(Self { left, right, host, folder: tempfile::tempdir().unwrap() })
     }
 
     fn socket(&self) -> PathBuf {
@@ -49,8 +49,12 @@ impl Scene {
 
     /// Starts the switch with the example, and waits until it answers.
     fn start(&self) -> Guarded {
+        self.start_program(&example("programs/router.p4"))
+    }
+
+    fn start_program(&self, program: &str) -> Guarded {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_p4shield"));
-        command.args(["switch", "run", &example("programs/router.p4"), "--port", "1=p0", "--port", "2=p1"]);
+        command.args(["switch", "run", program, "--port", "1=p0", "--port", "2=p1"]);
         command.arg("--socket").arg(self.socket());
         let switch = Guarded::spawn(&mut command).unwrap();
         wait_until("the switch's answer", 60, || code(&self.ask(&["status"])) == 0).unwrap();
@@ -183,4 +187,70 @@ fn a_switch_that_cannot_start_says_why() {
 
     let gone = p4shield(&["switch", "status", "--socket", &other.display().to_string()]);
     assert!(code(&gone) == 1 && stderr(&gone).contains("p4shield switch run"), "{}", stderr(&gone));
+}
+
+/// Sends every packet to group 1, whose copies leave by all ports but the packet's own.
+const HUB: &str = r"
+#include <v1model.p4>
+header all_t { bit<112> ethernet; }
+struct headers_t { all_t all; }
+struct metadata_t { }
+parser prs(packet_in p, out headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    state start { p.extract(hdr.all); transition accept; }
+}
+control none(inout headers_t hdr, inout metadata_t m) { apply { } }
+control ing(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    apply { s.mcast_grp = 1; }
+}
+control eg(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    apply { if (s.egress_port == s.ingress_port) { mark_to_drop(s); } }
+}
+control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr.all); } }
+V1Switch(prs(), none(), ing(), eg(), none(), dprs()) main;
+";
+
+#[test]
+fn a_hub_sends_copies_to_the_ports_of_its_group() {
+    let Some(scene) = Scene::new() else { return };
+    for (ns, other) in [(&scene.left, 2), (&scene.right, 1)] {
+        // Without the router, both are neighbours.
+        ns.ip(&format!("route replace 10.9.{other}.0/24 dev eth0")).unwrap();
+    }
+    let program = scene.folder.path().join("hub.p4");
+    std::fs::write(&program, HUB).unwrap();
+    let _switch = scene.start_program(&program.display().to_string());
+    assert!(!scene.pings(), "there is no group");
+    scene.asks(&["group", "set", "1", "1", "2:7"]);
+    wait_until("a ping through the hub", 20, || scene.pings()).unwrap();
+    assert_eq!(scene.asks(&["group", "list"]), "  group  copies (port:number)\n  1      1:0 2:7\n");
+    let status: serde_json::Value = serde_json::from_str(&scene.asks(&["status", "--json"])).unwrap();
+    let count = |of: &str| status[of].as_u64().unwrap();
+    assert!(count("replicated") > 1 && count("copies") == 2 * count("replicated"), "{status}");
+    scene.refuses(&["group", "set", "1", "3"], "the switch has no port 3; it has 1, 2");
+    scene.refuses(&["group", "set", "0", "1"], "0 means that a packet goes to no group");
+    scene.refuses(&["group", "delete", "2"], "there is no such group");
+    assert!(scene.pings(), "the group is as before");
+    scene.asks(&["group", "delete", "1"]);
+    assert!(!scene.pings(), "there is no group any more");
+}
+
+#[test]
+fn a_lost_port_is_a_problem_and_commands_go_on() {
+    let Some(scene) = Scene::new() else { return };
+    let _switch = scene.start();
+    scene.add_routes();
+    scene.host.ip("link del p1").unwrap();
+    wait_until("the problem", 20, || code(&scene.ask(&["status"])) == 1).unwrap();
+    let status = stdout(&scene.ask(&["status"]));
+    assert!(status.contains("problem: p1 is gone"), "{status}");
+    scene.asks(&["table", "delete", "routes", "10.9.2.0/24"]);
+    // Rubbish at the socket is answered, and costs nothing else.
+    use std::io::{Read, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(scene.socket()).unwrap();
+    stream.write_all(b"{\"command\":\"stop\"}\n\xff\xfe\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("the request cannot be parsed").count(), 2, "{answers}");
+    assert!(scene.asks(&["table", "list"]).contains("1 of 1024 entries"));
 }

@@ -1,5 +1,6 @@
 //! `p4shield switch`.
 
+mod group;
 mod run;
 mod status;
 mod table;
@@ -38,6 +39,7 @@ enum Command {
     Run(run::Run),
     Status(status::Status),
     Table(table::Table),
+    Group(group::Groups),
     /// Show the counters of the program, also those in the entries of tables
     Counters {
         #[command(flatten)]
@@ -68,6 +70,7 @@ impl Args {
             Command::Run(a) => a.run(),
             Command::Status(a) => a.run(),
             Command::Table(a) => a.run(),
+            Command::Group(a) => a.run(),
             Command::Counters { list, socket } => list.run(What::Counters, &socket.socket),
             Command::Registers { list, socket } => list.run(What::Registers, &socket.socket),
         }

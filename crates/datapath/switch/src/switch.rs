@@ -7,11 +7,15 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 use p4shield_abi::context::action;
 use p4shield_abi::info::InfoStatus;
+use p4shield_abi::schema::Architecture;
 use p4shield_bpf::{Meta, Packet, Program, RunResult, VmInfo};
 use std::time::Instant;
 
 /// Highest number of a port: programs for v1model have 9 bits for it.
 pub const MAX_PORT: u16 = 511;
+
+/// `ubpf_action.REDIRECT` of `ubpf_model`.
+const REDIRECT: u32 = 3;
 
 /// The reason why the numbers of ports are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +40,10 @@ pub enum PortError {
 /// Properties of a program that decide how the switch runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
-    /// It is a filter (`ebpf_model`): it names no port. With two ports, what passes leaves by the other one;
-    /// with another number of ports, by the port on which it arrived.
-    pub filter: bool,
+    /// The architecture, which decides the port of a packet that passes. A program for `v1model` names it,
+    /// one for `ubpf_model` after `REDIRECT` only. Else the packet leaves by the other port of two, or by the
+    /// port on which it arrived.
+    pub architecture: Architecture,
     /// It may send packets to multicast groups.
     pub replicates: bool,
 }
@@ -205,10 +210,15 @@ impl<I: PacketIo> Switch<I> {
         if result.verdict != Verdict::Pass {
             return self.drop_packet(DropReason::Program);
         }
-        let to = match (self.traits.filter, self.numbers.len()) {
-            (false, _) => usize::try_from(result.output_port).ok().and_then(|p| *self.indexes.get(p)?),
-            (true, 2) => Some(1 - from),
-            (true, _) => Some(from),
+        let is_named = match self.traits.architecture {
+            Architecture::V1model => true,
+            Architecture::Ubpf => result.output_action == REDIRECT,
+            Architecture::Ebpf => false,
+        };
+        let to = match self.numbers.len() {
+            _ if is_named => usize::try_from(result.output_port).ok().and_then(|p| *self.indexes.get(p)?),
+            2 => Some(1 - from),
+            _ => Some(from),
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let packet = &self.batch[slot].packet;

@@ -5,7 +5,7 @@ use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, link};
 use p4shield_p4::{Compiled, NoIncludes, Options, compile};
-use p4shield_tables::model::{Architecture, Match};
+use p4shield_tables::model::Match;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
@@ -100,8 +100,7 @@ fn compiled(text: &str) -> Compiled {
 fn load(compiled: &Compiled) -> (Program, Traits) {
     let linked = link(&[Object::parse(&compiled.object).unwrap()]).unwrap();
     let (verified, _) = verify(linked, &Limits::default()).unwrap();
-    let filter = compiled.facts.architecture == Architecture::Ebpf;
-    let traits = Traits { filter, replicates: compiled.facts.replicates };
+    let traits = Traits { architecture: compiled.facts.architecture, replicates: compiled.facts.replicates };
     (Program::load(&verified, &EngineOptions::default()).unwrap(), traits)
 }
 
@@ -231,4 +230,34 @@ fn groups_that_no_packet_can_name_are_refused() {
     assert_eq!(switch.groups.set(1, many), Err(GroupError::TooMany(5000)));
     switch.groups.set(1, vec![Copy { port: 1, replica: 0 }]).unwrap();
     assert!(switch.groups.delete(1) && !switch.groups.delete(1));
+}
+
+#[test]
+fn a_ubpf_program_names_a_port_only_to_redirect() {
+    let text = r"
+#include <ubpf_model.p4>
+header ethernet_t { bit<96> addresses; bit<16> type; }
+struct headers { ethernet_t ethernet; }
+struct meta_t { }
+parser p(packet_in packet, out headers hdr, inout meta_t m, inout standard_metadata s) {
+    state start { packet.extract(hdr.ethernet); transition accept; }
+}
+control c(inout headers hdr, inout meta_t m, inout standard_metadata s) {
+    apply {
+        s.output_port = 7;
+        if (hdr.ethernet.type == 0x806) { s.output_action = ubpf_action.REDIRECT; }
+    }
+}
+control d(packet_out packet, in headers hdr) { apply { packet.emit(hdr); } }
+ubpf(p(), c(), d()) main;
+";
+    let (program, traits) = load(&compiled(text));
+    let mut switch = Switch::new(Memory::new(2), vec![1, 7], program, traits).unwrap();
+    let ip = packet([10, 0, 0, 1], 6, 0);
+    let arp = [&ip[..12], &[8, 6], &ip[14..]].concat();
+    for port in 0..2 {
+        switch.io().input[port].extend([ip.clone(), arp.clone()]);
+    }
+    switch.round().unwrap();
+    assert_eq!(switch.io().output, [vec![ip.clone()], vec![ip, arp.clone(), arp]]);
 }

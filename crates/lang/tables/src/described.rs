@@ -1,9 +1,10 @@
 //! The model of a program that runs, from the schema in its object and the definitions of its maps.
 //!
 //! Both come from a tenant: what would place a value outside a map's key or value is refused here, so that
-//! encoding an entry never has to.
+//! encoding an entry never has to. Names are made printable: errors show them.
 
 use crate::Described;
+use crate::decode::name;
 use crate::model::{
     ActionFacts, Architecture, DirectFacts, GroupFacts, KeyFacts, LookupKind, ParamFacts, TableFacts,
     ValueSetFacts,
@@ -57,7 +58,7 @@ impl Control {
         let Schema { architecture, tables, .. } = schema;
         let mut control = Self { architecture: *architecture, ..Self::default() };
         for t in tables {
-            let unfit = || DescribedError::Unfit(p4shield_text::printable(&t.name));
+            let unfit = || DescribedError::Unfit(name(&t.name));
             let find = |symbol: &String| {
                 described.maps.iter().find(|(name, _)| name == symbol).map(|(_, definition)| *definition)
             };
@@ -96,11 +97,11 @@ fn table(t: &TableSchema, map: Option<MapDefinition>, default: Option<MapDefinit
     let actions = t.actions.iter().map(|a| action(a, value_size)).collect::<Option<Vec<_>>>()?;
     let direct = |d: &Option<DirectSchema>| {
         let d = d.as_ref()?;
-        Some(DirectFacts { name: d.name.clone(), unit: d.unit, metric: d.metric.clone() })
+        Some(DirectFacts { name: name(&d.name), unit: d.unit, metric: d.metric.clone() })
     };
     let default_action = t.default_action.as_ref().and_then(|value| default_action(&actions, value));
     Some(TableFacts {
-        name: t.name.clone(),
+        name: name(&t.name),
         map: t.map.clone(),
         default_map: t.default_map.clone(),
         lookup,
@@ -130,7 +131,7 @@ fn value_set(t: &TableSchema, map: Option<MapDefinition>) -> Option<ValueSetFact
     let map = map?;
     let lookup = lookup(&map, t.key_size).filter(|_| map.value_size == 8)?;
     Some(ValueSetFacts {
-        name: t.name.clone(),
+        name: name(&t.name),
         map: t.map.clone()?,
         lookup,
         keys: keys(t, lookup)?,
@@ -144,7 +145,7 @@ fn keys(t: &TableSchema, lookup: LookupKind) -> Option<Vec<KeyFacts>> {
     let first = if lookup == LookupKind::Lpm { 4 } else { 0 };
     let key = |k: &KeySchema| {
         let bytes = within(k.offset, k.width, t.key_size).filter(|_| k.offset >= first)?;
-        Some(KeyFacts { name: k.name.clone(), kind: k.kind.name(), width: k.width, offset: k.offset, bytes })
+        Some(KeyFacts { name: name(&k.name), kind: k.kind.name(), width: k.width, offset: k.offset, bytes })
     };
     t.keys.iter().map(key).collect()
 }
@@ -152,10 +153,10 @@ fn keys(t: &TableSchema, lookup: LookupKind) -> Option<Vec<KeyFacts>> {
 fn action(a: &ActionSchema, value_size: u32) -> Option<ActionFacts> {
     let param = |p: &ParamSchema| {
         let bytes = within(p.offset, p.width, value_size).filter(|_| p.offset >= 4)?;
-        Some(ParamFacts { name: p.name.clone(), width: p.width, offset: p.offset, bytes })
+        Some(ParamFacts { name: name(&p.name), width: p.width, offset: p.offset, bytes })
     };
     let params = a.params.iter().map(param).collect::<Option<_>>()?;
-    Some(ActionFacts { name: a.name.clone(), params, default_only: a.default_only })
+    Some(ActionFacts { name: name(&a.name), params, default_only: a.default_only })
 }
 
 /// Returns the bytes of a field of `width` bits, if they lie within `size` bytes.

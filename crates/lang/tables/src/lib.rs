@@ -99,6 +99,6 @@ fn notes(described: &Described, all: &[Object<'_>]) -> Vec<String> {
 
 /// Returns the names of a program's objects of a kind.
 #[must_use]
-pub fn names(described: &Described, what: What) -> Vec<String> {
+pub fn object_names(described: &Described, what: What) -> Vec<String> {
     objects(described, what).iter().map(|object| object.name(described)).collect()
 }

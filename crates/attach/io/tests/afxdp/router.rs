@@ -53,7 +53,8 @@ fn route(stop: &AtomicBool) -> Counts {
     let compiled = compile("router.p4", text, &NoIncludes, &Options::default());
     let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));
     let ports = AfxdpPorts::open(&AfxdpConfig::new(["p0", "p1"])).unwrap();
-    let mut switch = Switch::new(ports, vec![1, 2], load(&compiled), Traits::default()).unwrap();
+    let traits = Traits { architecture: compiled.facts.architecture, ..Traits::default() };
+    let mut switch = Switch::new(ports, vec![1, 2], load(&compiled), traits).unwrap();
     (1..=2).for_each(|n| add_route(&mut switch, &compiled, n));
     while !stop.load(Ordering::Relaxed) {
         if switch.round().unwrap() == 0 {

@@ -122,7 +122,7 @@ fn unknown_name(ask: &mut Ask<'_>, slots: &[ProgramSlot], inspection: &Inspectio
     let mut names = Vec::new();
     for slot in slots {
         let Ok(described) = describe(ask, *slot) else { continue };
-        names.extend(p4shield_tables::names(&described, inspection.what));
+        names.extend(p4shield_tables::object_names(&described, inspection.what));
     }
     names.sort();
     names.dedup();

@@ -14,8 +14,8 @@ use p4shield_tables::view::What;
 /// Run a P4 switch: the program is the data plane
 ///
 /// The switch forwards packets between network interfaces through AF_XDP, as a program for v1model
-/// decides; a program for ebpf_model filters what passes between two ports. Entries of tables are
-/// written while packets flow.
+/// decides. A program for ebpf_model or ubpf_model filters what passes between two ports; the latter may
+/// redirect a packet to a port. Entries of tables are written while packets flow.
 ///
 /// Examples:
 ///

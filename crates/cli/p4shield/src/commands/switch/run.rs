@@ -108,9 +108,9 @@ impl Run {
         let program = Program::load(&verified, &EngineOptions::default());
         let program = program.map_err(|e| Refused::because(&e))?;
         let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
-        let filter = architecture.is_none_or(|a| a == Architecture::Ebpf);
         let described = Described { program: *program.digest(), maps, schema };
-        let traits = Traits { filter, replicates };
+        // A program of C code alone names no port.
+        let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), replicates };
         Ok(Loaded { name: shown(&self.program), program, described, traits })
     }
 }

@@ -13,8 +13,8 @@ use p4shield_mediator::{Disposition, Reason, ReleasedPacket};
 use p4shield_testbed::packet::udp;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -159,7 +159,8 @@ impl Daemon {
     }
 }
 
-// Moods of a P4 VM. At 0, the first one, it passes everything.
+// Moods of a P4 VM. It starts with the first one.
+const PASSES: u8 = 0;
 const DROPS: u8 = 1;
 const STOPS: u8 = 2;
 const SCRIBBLES: u8 = 3;
@@ -167,8 +168,15 @@ const ENDS: u8 = 4;
 
 #[derive(Default)]
 struct State {
-    mood: AtomicU8,
+    /// A thread holds it for one turn, so that none acts on an earlier mood after a change.
+    mood: RwLock<u8>,
     judged: AtomicU64,
+}
+
+impl State {
+    fn change(&self, mood: u8) {
+        *self.mood.write().unwrap() = mood;
+    }
 }
 
 /// A P4 VM: a thread for each channel. Ends when dropped.
@@ -185,25 +193,25 @@ impl P4Vm {
     }
 
     pub(crate) fn drops(&self) {
-        self.state.mood.store(DROPS, Ordering::Release);
+        self.state.change(DROPS);
     }
 
     pub(crate) fn stops(&self) {
-        self.state.mood.store(STOPS, Ordering::Release);
+        self.state.change(STOPS);
     }
 
     pub(crate) fn passes(&self) {
-        self.state.mood.store(0, Ordering::Release);
+        self.state.change(PASSES);
     }
 
     pub(crate) fn scribbles(&self) {
-        self.state.mood.store(SCRIBBLES, Ordering::Release);
+        self.state.change(SCRIBBLES);
     }
 }
 
 impl Drop for P4Vm {
     fn drop(&mut self) {
-        self.state.mood.store(ENDS, Ordering::Release);
+        self.state.change(ENDS);
         self.threads.drain(..).for_each(|t| t.join().unwrap());
     }
 }
@@ -212,7 +220,8 @@ fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
     let mut judge = Responder::new(memory, GEOMETRY).unwrap();
     let mut batch = RequestBatch::new(&GEOMETRY);
     loop {
-        match state.mood.load(Ordering::Acquire) {
+        let mood = state.mood.read().unwrap();
+        match *mood {
             ENDS => return,
             STOPS => {}
             SCRIBBLES => {
@@ -233,6 +242,7 @@ fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
                 }
             }
         }
+        drop(mood);
         std::thread::yield_now();
     }
 }

@@ -51,6 +51,12 @@ impl Groups {
         self.0.remove(&group).is_some()
     }
 
+    /// Returns the copies of a group, if it exists.
+    #[must_use]
+    pub fn get(&self, group: u16) -> Option<&[Copy]> {
+        self.0.get(&group).map(|copies| &**copies)
+    }
+
     /// Returns the groups with their copies.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &[Copy])> {
         self.0.iter().map(|(number, copies)| (*number, &**copies))
@@ -59,6 +65,6 @@ impl Groups {
     /// Returns the copies of a group; none if it does not exist.
     #[must_use]
     pub fn copies(&self, group: u32) -> &[Copy] {
-        u16::try_from(group).ok().and_then(|g| self.0.get(&g)).map_or(&[], |copies| copies)
+        u16::try_from(group).ok().and_then(|g| self.get(g)).unwrap_or(&[])
     }
 }

@@ -1,14 +1,17 @@
 //! The requests and answers of a switch's socket: each is one line of JSON.
 
+pub use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
-use p4shield_tables::entry::{ActionText, MatchText};
 use p4shield_tables::view::{DirectionView, Inspection};
+use p4shield_tables::write::{Group, Write};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest request in bytes.
-pub(crate) const MAX_LINE: u64 = 1 << 20;
+/// Longest request in bytes. JSON takes two bytes for a line's end.
+pub(crate) const MAX_LINE: u64 = 2 * MAX_FILE + 4096;
+/// Longest file in bytes: more than 100,000 entries.
+pub const MAX_FILE: u64 = 16 << 20;
 /// The limits of an answer.
 const PATIENCE: Patience = Patience { time: Duration::from_secs(30), bytes: 64 << 20 };
 
@@ -20,66 +23,22 @@ pub enum Request {
     Status,
     /// Shows tables, counters or registers. The names of tenant and VM are not used.
     Show(Inspection),
-    /// Adds an entry to a table; refused if the table has one that matches the same.
-    Add(Entry),
-    /// Adds an entry to a table, or replaces the one that matches the same.
-    Set(Entry),
-    /// Deletes an entry.
-    Delete {
-        /// The table.
-        table: String,
-        /// The packets that the entry matches.
-        matches: MatchText,
-    },
-    /// Sets the default action of a table.
-    Default {
-        /// The table.
-        table: String,
-        /// The action.
-        action: ActionText,
-    },
     /// Returns the multicast groups.
     Groups,
-    /// Creates or replaces a multicast group.
-    SetGroup(Group),
-    /// Deletes a multicast group.
-    DeleteGroup {
-        /// Its number.
-        group: u16,
+    /// Writes a table or group.
+    Write {
+        /// The change.
+        write: Write,
     },
-}
-
-/// A multicast group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Group {
-    /// Its number, 1 to 65535.
-    pub group: u16,
-    /// The copies that the switch makes of a packet.
-    pub copies: Vec<GroupCopy>,
-}
-
-/// A copy of a packet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GroupCopy {
-    /// The port by which it leaves.
-    pub port: u16,
-    /// Its number (`egress_rid` of v1model).
-    #[serde(default)]
-    pub replica: u16,
-}
-
-/// An entry of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// The table's name, in full or its last parts.
-    pub table: String,
-    /// The packets that it matches.
-    pub matches: MatchText,
-    /// Its action.
-    pub action: ActionText,
+    /// Writes what a file says: all of it, or nothing.
+    Load {
+        /// The file's format.
+        format: Format,
+        /// Its text.
+        text: String,
+        /// Whether an entry replaces the one that matches the same; otherwise that one refuses the file.
+        replace: bool,
+    },
 }
 
 /// An answer.
@@ -94,6 +53,18 @@ pub enum Answer {
     Groups(Vec<Group>),
     /// A table or group has been written.
     Done,
+    /// A file has been loaded.
+    Loaded {
+        /// Its writes.
+        writes: usize,
+    },
+    /// A file was refused, and nothing has changed.
+    Refused {
+        /// The first wrong line, from 1.
+        line: usize,
+        /// The reason.
+        why: String,
+    },
     /// Failure, with the reason.
     Failed(String),
 }
@@ -167,6 +138,14 @@ pub enum ApiError {
     /// The switch refused the request.
     #[error("{0}")]
     Failed(String),
+    /// The switch refused a file, and nothing has changed.
+    #[error("line {line}: {why}")]
+    Refused {
+        /// The first wrong line, from 1.
+        line: usize,
+        /// The reason.
+        why: String,
+    },
     /// The answer does not belong to the request.
     #[error("the switch gave an answer of the wrong kind; check that it has the same version")]
     Unexpected,
@@ -179,6 +158,7 @@ pub enum ApiError {
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer, ApiError> {
     match p4shield_socket::ask(socket, request, PATIENCE) {
         Ok(Answer::Failed(why)) => Err(ApiError::Failed(why)),
+        Ok(Answer::Refused { line, why }) => Err(ApiError::Refused { line, why }),
         Ok(answer) => Ok(answer),
         Err(AskError::Connect(source)) => Err(ApiError::Connect { socket: socket.to_owned(), source }),
         Err(error) => Err(ApiError::Ask(error)),
@@ -222,9 +202,20 @@ pub fn groups(socket: &Path) -> Result<Vec<Group>, ApiError> {
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
-pub fn write(socket: &Path, request: &Request) -> Result<(), ApiError> {
-    match ask(socket, request)? {
+pub fn write(socket: &Path, write: Write) -> Result<(), ApiError> {
+    match ask(socket, &Request::Write { write })? {
         Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Has a switch write what a file says, and returns the number of writes.
+///
+/// # Errors
+/// [`ApiError`]; after [`ApiError::Refused`] and [`ApiError::Failed`] nothing has changed.
+pub fn load(socket: &Path, format: Format, text: String, replace: bool) -> Result<usize, ApiError> {
+    match ask(socket, &Request::Load { format, text, replace })? {
+        Answer::Loaded { writes } => Ok(writes),
         _ => Err(ApiError::Unexpected),
     }
 }

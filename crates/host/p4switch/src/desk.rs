@@ -1,13 +1,12 @@
 //! Answers the requests of the switch's socket.
 
-use crate::api::{Answer, Dropped, Entry, Group, GroupCopy, MAX_LINE, PortStatus, Request, Status};
-use crate::order::{OrderError, Orders, Work};
+use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, Request, Status};
+use crate::order::{Orders, Work};
 use p4shield_abi::map::TYPE_ARRAY;
-use p4shield_bpf::maps::{MapCopy, MapError, UpdateFlag};
+use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
 use p4shield_switch::{Copy, Counts, DropReason, Groups};
-use p4shield_tables::entry::{ActionText, MatchText};
-use p4shield_tables::model::TableFacts;
+use p4shield_tables::write::{Group, GroupCopy};
 use p4shield_tables::{Control, Described, DescribedError, Extent, ReadMap, Rows, show};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -28,6 +27,8 @@ pub(crate) struct Desk {
     /// Written by the packet thread when a port fails, and never while packets flow.
     pub(crate) problems: Arc<Mutex<Vec<String>>>,
     pub(crate) start: Instant,
+    /// Held while something is written, so that writes of two clients do not mix.
+    pub(crate) writing: Mutex<()>,
 }
 
 impl Endpoint for Desk {
@@ -46,18 +47,9 @@ impl Endpoint for Desk {
                 let mut reader = Reader(&self.orders);
                 show(&mut reader, &self.described, &inspection).map(|view| Answer::Shown(Box::new(view)))
             }
-            Ok(Request::Add(entry)) => self.write(&entry, UpdateFlag::NoExist).map(|()| Answer::Done),
-            Ok(Request::Set(entry)) => self.write(&entry, UpdateFlag::Any).map(|()| Answer::Done),
-            Ok(Request::Delete { table, matches }) => self.delete(&table, &matches).map(|()| Answer::Done),
-            Ok(Request::Default { table, action }) => {
-                self.set_default(&table, &action).map(|()| Answer::Done)
-            }
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
-            Ok(Request::SetGroup(group)) => self.set_group(group).map(|()| Answer::Done),
-            Ok(Request::DeleteGroup { group }) => {
-                let done = self.orders.execute(Work::DeleteGroup { group });
-                done.and_then(|done| done.result.map_err(|e| e.to_string())).map(|()| Answer::Done)
-            }
+            Ok(Request::Write { write }) => self.write(&write).map(|()| Answer::Done),
+            Ok(Request::Load { format, text, replace }) => self.load(&format, &text, replace),
             Err(error) => Err(format!("the request cannot be parsed: {error}")),
         };
         answer.unwrap_or_else(Answer::Failed)
@@ -91,32 +83,6 @@ impl Desk {
         })
     }
 
-    fn table(&self, name: &str) -> Result<&TableFacts, String> {
-        let control = self.control.as_ref().map_err(ToString::to_string)?;
-        control.table(name).map_err(|e| e.to_string())
-    }
-
-    fn write(&self, entry: &Entry, flag: UpdateFlag) -> Result<(), String> {
-        let t = self.table(&entry.table)?;
-        let encode = || Ok((t.entry_map()?, t.key_of(&entry.matches)?, t.value_of(&entry.action, false)?));
-        let (map, key, value) = encode().map_err(text)?;
-        self.change(t, Work::Update { map: map.to_owned(), key, value, flag })
-    }
-
-    fn delete(&self, table: &str, matches: &MatchText) -> Result<(), String> {
-        let t = self.table(table)?;
-        let encode = || Ok((t.entry_map()?, t.key_of(matches)?));
-        let (map, key) = encode().map_err(text)?;
-        self.change(t, Work::Delete { map: map.to_owned(), key })
-    }
-
-    fn set_default(&self, table: &str, action: &ActionText) -> Result<(), String> {
-        let t = self.table(table)?;
-        let encode = || Ok((t.default_action_map()?, t.value_of(action, true)?));
-        let (map, value) = encode().map_err(text)?;
-        self.change(t, Work::Update { map: map.to_owned(), key: vec![0; 4], value, flag: UpdateFlag::Any })
-    }
-
     fn groups(&self) -> Result<Vec<Group>, String> {
         let done = self.orders.execute(Work::Groups(Groups::default()))?;
         let Work::Groups(groups) = done.work else { return Err("no groups".to_owned()) };
@@ -125,38 +91,6 @@ impl Desk {
             |(group, copies): (u16, &[Copy])| Group { group, copies: copies.iter().map(copy).collect() };
         Ok(groups.iter().map(group).collect())
     }
-
-    fn set_group(&self, Group { group, copies }: Group) -> Result<(), String> {
-        let known = |port: u16| self.ports.iter().any(|(number, _)| *number == port);
-        if let Some(copy) = copies.iter().find(|c| !known(c.port)) {
-            let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
-            return Err(format!("the switch has no port {}; it has {}", copy.port, ports.join(", ")));
-        }
-        let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica }).collect();
-        self.orders.execute(Work::SetGroup { group, copies })?.result.map_err(|e| e.to_string())
-    }
-
-    /// Has the packet thread change a map of a table.
-    fn change(&self, t: &TableFacts, work: Work) -> Result<(), String> {
-        self.orders.execute(work)?.result.map_err(|error| match error {
-            OrderError::Map(MapError::Full) => format!(
-                "{} is full: it has room for {} entries; delete some, or enlarge `size` in the program",
-                t.name, t.size
-            ),
-            OrderError::Map(MapError::Exists) => format!(
-                "{} has an entry that matches the same; `p4shield switch table set` replaces it",
-                t.name
-            ),
-            OrderError::Map(MapError::NotFound) => {
-                format!("{} has no such entry; `p4shield switch table list` shows those it has", t.name)
-            }
-            error => format!("{}: {error}", t.name),
-        })
-    }
-}
-
-fn text(error: p4shield_tables::entry::EntryTextError) -> String {
-    error.to_string()
 }
 
 /// Reads maps part by part, each between two rounds of the packet thread.

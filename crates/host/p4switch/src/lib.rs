@@ -8,7 +8,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`api`] | requests and answers, and the client |
-//! | `desk` | answers requests: finds tables by name, encodes entries, reads maps |
+//! | `desk` | answers requests: status, and what maps and groups have |
+//! | `write` | what the desk changes: finds tables by name, encodes entries, and undoes if one fails |
+//! | `change` | the changes that an order consists of, and their reverse |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the packet thread |
 //!
@@ -18,8 +20,10 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod change;
 mod desk;
 mod order;
 mod run;
+mod write;
 
-pub use run::{Config, Loaded, SwitchError, run};
+pub use run::{Config, EntriesFile, Loaded, SwitchError, run};

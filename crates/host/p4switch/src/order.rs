@@ -1,9 +1,10 @@
 //! Orders from the desk to the packet thread.
 
-use p4shield_bpf::maps::{Map, MapCopy, MapError, UpdateFlag};
+use crate::change::Changes;
+use p4shield_bpf::maps::{Map, MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Copy, Counts, GroupError, Groups, PacketIo, Switch};
-use rustix::event::{EventfdFlags, eventfd};
+use p4shield_switch::{Counts, GroupError, Groups, PacketIo, Switch};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,16 +44,10 @@ pub(crate) enum OrderError {
 /// The work of an order.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Writes an entry of a map.
-    Update { map: String, key: Vec<u8>, value: Vec<u8>, flag: UpdateFlag },
-    /// Deletes an entry of a map.
-    Delete { map: String, key: Vec<u8> },
+    /// Applies changes in their order, until one fails.
+    Change(Changes),
     /// Copies the next part of a map.
     Copy { map: String, copy: MapCopy },
-    /// Creates or replaces a multicast group.
-    SetGroup { group: u16, copies: Vec<Copy> },
-    /// Deletes a multicast group.
-    DeleteGroup { group: u16 },
     /// Copies the multicast groups.
     Groups(Groups),
     /// Copies the counts of packets.
@@ -112,6 +107,15 @@ impl Inbox {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
+    /// Waits until an order may be there, at most this long.
+    pub(crate) fn wait(&self, longest: Duration) {
+        let mut bell = [PollFd::new(&self.bell, PollFlags::IN)];
+        let timeout = Timespec::try_from(longest).ok();
+        if poll(&mut bell, timeout.as_ref()).is_ok_and(|ready| ready > 0) {
+            self.silence();
+        }
+    }
+
     /// Executes the orders that are there.
     pub(crate) fn serve<I: PacketIo>(&mut self, switch: &mut Switch<I>) {
         for _ in 0..ORDERS {
@@ -124,16 +128,10 @@ impl Inbox {
 
 fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
     let result = match &mut work {
-        Work::Update { map, key, value, flag } => on(switch, map, |m| m.update(key, value, *flag)),
-        Work::Delete { map, key } => on(switch, map, |m| m.delete(key)),
+        Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
             on(switch, map, |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
         }
-        Work::SetGroup { group, copies } => {
-            switch.groups.set(*group, std::mem::take(copies)).map_err(OrderError::from)
-        }
-        Work::DeleteGroup { group } if switch.groups.delete(*group) => Ok(()),
-        Work::DeleteGroup { .. } => Err(OrderError::NoGroup),
         Work::Groups(groups) => {
             groups.clone_from(&switch.groups);
             Ok(())
@@ -147,7 +145,7 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
 }
 
 /// Works on a map of the program.
-fn on<I: PacketIo>(
+pub(crate) fn on<I: PacketIo>(
     switch: &mut Switch<I>,
     name: &str,
     work: impl FnOnce(&mut Map) -> Result<(), MapError>,

@@ -1,5 +1,6 @@
 //! The packet thread, and what is set up for it.
 
+use crate::api::{Answer, Format};
 use crate::desk::Desk;
 use crate::order::{Inbox, orders};
 use p4shield_bpf::Program;
@@ -23,6 +24,19 @@ pub struct Config {
     pub ports: Vec<(u16, String)>,
     /// The socket for commands.
     pub socket: PathBuf,
+    /// Files that are loaded before the first packet.
+    pub entries: Vec<EntriesFile>,
+}
+
+/// A file with entries of tables.
+#[derive(Clone, Debug)]
+pub struct EntriesFile {
+    /// Its name, for errors.
+    pub name: String,
+    /// Its format.
+    pub format: Format,
+    /// Its text.
+    pub text: String,
 }
 
 /// A program that is ready to run.
@@ -51,6 +65,14 @@ pub enum SwitchError {
     /// A port cannot be opened.
     #[error(transparent)]
     Ports(#[from] afxdp::Error),
+    /// A file with entries is refused.
+    #[error("{file}: {why}")]
+    Entries {
+        /// Its name, and the first wrong line.
+        file: String,
+        /// The reason.
+        why: String,
+    },
     /// Another switch has the socket.
     #[error("another switch answers on {}; stop it, or name another socket with --socket", .0.display())]
     Running(PathBuf),
@@ -94,13 +116,44 @@ pub fn run(
         orders,
         problems: Arc::clone(&problems),
         start: Instant::now(),
+        writing: Mutex::new(()),
     };
+    load(&desk, &config.entries, &mut inbox, &mut switch)?;
     let _server = Server::start(listener, desk).map_err(SwitchError::Threads)?;
     ready();
     while !stop.load(Ordering::Relaxed) {
         step(&mut switch, &mut inbox, &problems);
     }
     Ok(())
+}
+
+/// Loads files, while no packet flows: this thread executes the orders of another one.
+fn load<I: PacketIo>(
+    desk: &Desk,
+    files: &[EntriesFile],
+    inbox: &mut Inbox,
+    switch: &mut Switch<I>,
+) -> Result<(), SwitchError> {
+    let load_all = || files.iter().try_for_each(|f| load_file(desk, f));
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(load_all);
+        while !loading.is_finished() {
+            inbox.serve(switch);
+            inbox.wait(Duration::from_millis(1));
+        }
+        let panicked =
+            |_| SwitchError::Threads(std::io::Error::other("the thread that loads files panicked"));
+        loading.join().map_err(panicked).flatten()
+    })
+}
+
+fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
+    let refused = |file: String, why| Err(SwitchError::Entries { file, why });
+    match desk.load(&file.format, &file.text, false) {
+        Ok(Answer::Refused { line, why }) => refused(format!("{}:{line}", file.name), why),
+        Ok(_) => Ok(()),
+        Err(why) => refused(file.name.clone(), why),
+    }
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.

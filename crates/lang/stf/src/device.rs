@@ -11,10 +11,10 @@ use p4shield_bpf::verify::{Limits, Refusal, verify};
 use p4shield_bpf::{
     EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, Stop, VmInfo, link,
 };
+use p4shield_entries::multicast::MulticastGroups;
 use p4shield_p4::{Compiled, Facts};
 use p4shield_tables::model::Architecture;
-
-use crate::replication::{Groups, Replica};
+use p4shield_tables::write::GroupCopy;
 
 /// The engine that executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl std::fmt::Display for PacketAction {
 /// A loaded program.
 pub struct Device {
     /// Multicast groups.
-    pub groups: Groups,
+    pub groups: MulticastGroups,
     engines: Vec<(&'static str, Program)>,
     facts: Arc<Facts>,
     packet: Packet,
@@ -140,7 +140,7 @@ impl Device {
             Engine::Both => vec![load("JIT", Mode::Jit)?, load("interpreter", Mode::Interpreter)?],
         };
         Ok(Self {
-            groups: Groups::default(),
+            groups: MulticastGroups::default(),
             engines,
             facts: Arc::new(compiled.facts.clone()),
             packet: Packet::with_minimum(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize, 0),
@@ -177,7 +177,12 @@ impl Device {
     }
 
     /// Runs the program once on every engine: for a packet, or for one copy of it.
-    fn run_once(&mut self, port: u32, bytes: &[u8], copy: Option<Replica>) -> Result<PacketAction, RunError> {
+    fn run_once(
+        &mut self,
+        port: u32,
+        bytes: &[u8],
+        copy: Option<GroupCopy>,
+    ) -> Result<PacketAction, RunError> {
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
         let mut results = Vec::new();
         // A program for `ebpf_model` is a filter: packets leave on the port on which they arrived.
@@ -186,7 +191,9 @@ impl Device {
             self.packet.reset(bytes, bytes.len() as u32);
             let result = match copy {
                 None => program.run(&mut self.packet, &meta, &self.info),
-                Some(copy) => program.run_copy(&mut self.packet, &meta, &self.info, copy),
+                Some(copy) => {
+                    program.run_copy(&mut self.packet, &meta, &self.info, (copy.port, copy.replica))
+                }
             };
             if let Some(stop) = result.stopped {
                 return Err(RunError::Stopped { engine, stop });

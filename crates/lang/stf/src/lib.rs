@@ -2,8 +2,8 @@
 //!
 //! A script adds table entries, sends packets and states which packets have to leave. [`runner::run`]
 //! runs it against a compiled and verified program on the real engine ([`device::Device`]): as machine
-//! code, in the interpreter, or on both, which then have to agree. `replication` has the multicast groups.
-//! [`diff`] reports differences by header and field.
+//! code, in the interpreter, or on both, which then have to agree. `p4shield_entries` has the multicast
+//! groups. [`diff`] reports differences by header and field.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,6 @@ pub mod members;
 pub mod parse;
 pub mod pattern;
 pub mod pcap;
-pub mod replication;
 mod resolve;
 pub mod runner;
 pub mod script;

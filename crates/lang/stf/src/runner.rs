@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use p4shield_entries::multicast::MulticastError;
+
 use crate::device::{Device, RunError, SentPacket};
 use crate::diff::{self, Difference};
 use crate::error::StateError;
 use crate::members;
 use crate::pattern::Pattern;
 use crate::pcap::CapturedPacket;
-use crate::replication::ReplicationError;
 use crate::script::{Command, Compare, Statement, Unit};
 use crate::state::State;
 
@@ -39,7 +40,7 @@ pub enum FailureKind {
     /// An unexpected packet left.
     Unexpected(SentPacket),
     /// A multicast or mirroring command failed.
-    Replication(ReplicationError),
+    Replication(MulticastError),
 }
 
 impl std::fmt::Display for Failure {
@@ -225,6 +226,8 @@ fn execute(
         Command::MeterRates { name, index, rates } => {
             done(state.set_meter(device, name, index.as_ref(), rates))
         }
-        Command::Replication(r) => device.groups.command(r).map_err(FailureKind::Replication),
+        Command::Replication(r) => {
+            device.groups.command(&r.command, &r.numbers).map(|_| ()).map_err(FailureKind::Replication)
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use num_bigint::BigUint;
 use p4shield_abi::meter::MeterCell;
+use p4shield_tables::element::{Rate, meter};
 use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
 
 use crate::device::Device;
@@ -143,8 +144,7 @@ impl State {
     ) -> Result<(), StateError> {
         let facts = device.facts();
         let a = &facts.arrays[array(device, "counter", name, |k| matches!(k, ArrayKind::Counter { .. }))?];
-        let mut value: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        value.resize(element(device, a, index)?.len(), 0);
+        let value = ArrayFacts::counter(values[0], values[1], element(device, a, index)?.len());
         set(device, a, index, &value)
     }
 
@@ -170,12 +170,9 @@ impl State {
     ) -> Result<(), StateError> {
         let facts = device.facts();
         let a = &facts.arrays[array(device, "register", name, |k| k == ArrayKind::Register)?];
-        if value.bits() > u64::from(a.width) {
-            return Err(StateError::Value { name: a.name.clone(), value: value.clone(), width: a.width });
-        }
-        let mut bytes = value.to_bytes_le();
-        bytes.resize(element(device, a, index)?.len(), 0);
-        set(device, a, index, &bytes)
+        let size = element(device, a, index)?.len();
+        let wide = |_| StateError::Value { name: a.name.clone(), value: value.clone(), width: a.width };
+        set(device, a, index, &a.register(value, size).map_err(wide)?)
     }
 
     /// Sets all elements of a register to zero.
@@ -251,18 +248,10 @@ struct DirectElement {
 
 /// Returns a meter cell with these rates, the lower one first.
 fn cell(rates: &[(f64, u64)]) -> MeterCell {
-    /// Microseconds in 1000 seconds, the unit of a cell's rates.
-    const PERIOD_US: f64 = 1e9;
-    let per_period = |rate: f64| (rate * PERIOD_US) as u64;
-    let low = rates.first().copied().unwrap_or_default();
-    let high = rates.get(1).copied().unwrap_or(low);
-    MeterCell {
-        committed_rate: per_period(low.0),
-        committed_burst: low.1,
-        peak_rate: per_period(high.0),
-        peak_burst: high.1,
-        ..MeterCell::default()
-    }
+    /// Microseconds in a second.
+    const MICROSECONDS: u32 = 1_000_000;
+    let rates = rates.iter().map(|(rate, burst)| Rate::of(*rate, MICROSECONDS, *burst).unwrap_or_default());
+    meter(&rates.collect::<Vec<_>>())
 }
 
 fn array(

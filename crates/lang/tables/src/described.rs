@@ -4,24 +4,27 @@
 //! encoding an entry never has to. Names are made printable: errors show them.
 
 use crate::Described;
-use crate::decode::name;
+use crate::decode::{fits_array, name};
 use crate::model::{
-    ActionFacts, Architecture, DirectFacts, GroupFacts, KeyFacts, LookupKind, ParamFacts, TableFacts,
-    ValueSetFacts,
+    ActionFacts, Architecture, ArrayFacts, ArrayKind, DirectFacts, GroupFacts, KeyFacts, LookupKind,
+    ParamFacts, TableFacts, ValueSetFacts,
 };
 use num_bigint::BigUint;
-use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
+use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
 use p4shield_abi::schema::{
-    ActionSchema, DirectSchema, KeySchema, ParamSchema, Schema, SchemaError, TableSchema,
+    ActionSchema, ArraySchema, DirectSchema, Element, KeySchema, ParamSchema, Schema, SchemaError,
+    TableSchema,
 };
 
-/// The tables and value sets of a program that runs.
+/// The tables, arrays and value sets of a program that runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// The architecture of the program.
     pub architecture: Architecture,
     /// Its tables.
     pub tables: Vec<TableFacts>,
+    /// Its registers, counters and meters that are arrays.
+    pub arrays: Vec<ArrayFacts>,
     /// Its parser value sets.
     pub value_sets: Vec<ValueSetFacts>,
 }
@@ -55,8 +58,9 @@ impl Control {
             Some(Err(error)) => return Err(DescribedError::Schema(*error)),
             Some(Ok(schema)) => schema,
         };
-        let Schema { architecture, tables, .. } = schema;
+        let Schema { architecture, arrays, tables, .. } = schema;
         let mut control = Self { architecture: *architecture, ..Self::default() };
+        control.arrays = arrays.iter().filter_map(|a| array(a, described)).collect();
         for t in tables {
             let unfit = || DescribedError::Unfit(name(&t.name));
             let find = |symbol: &String| {
@@ -72,6 +76,28 @@ impl Control {
         }
         Ok(control)
     }
+}
+
+/// Returns an array, if its elements fit its map.
+fn array(a: &ArraySchema, described: &Described) -> Option<ArrayFacts> {
+    let (_, definition) = described.maps.iter().find(|(symbol, _)| *symbol == a.map)?;
+    if definition.map_type != TYPE_ARRAY || !fits_array(a, definition) {
+        return None;
+    }
+    let kind = match a.element {
+        Element::Register | Element::SignedRegister => ArrayKind::Register,
+        Element::Counter => ArrayKind::Counter { unit: a.unit },
+        Element::Meter => ArrayKind::Meter { unit: a.unit },
+    };
+    Some(ArrayFacts {
+        name: name(&a.name),
+        map: a.map.clone(),
+        kind,
+        width: a.width,
+        signed: a.element == Element::SignedRegister,
+        size: definition.max_entries,
+        metric: a.metric.clone(),
+    })
 }
 
 /// Returns the data structure of a map's entries, if its keys have the size of a packet's key.

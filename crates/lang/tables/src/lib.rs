@@ -5,17 +5,20 @@
 //! |---|---|
 //! | [`model`] | the control plane's view of a program, which the compiler emits; encoding of entries |
 //! | `described` | [`Control`], the same view of a program that runs, from the schema in its object |
+//! | [`element`] | encoding of the elements of registers, counters and meters |
 //! | [`entry`] | entries as people write them, with [`names`] and [`value`]s |
 //! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
 //! | `decode` | shows what fits the program's schema |
 //! | `objects` | the objects of a schema, with their maps |
 //! | [`view`] | the types of what is shown |
+//! | [`write`](mod@write) | the types of what is changed |
 //! | `fuzz` | any bytes as a schema, for fuzzing |
 
 #![forbid(unsafe_code)]
 
 mod decode;
 mod described;
+pub mod element;
 pub mod entry;
 mod fuzz;
 pub mod model;
@@ -24,6 +27,7 @@ mod objects;
 mod source;
 pub mod value;
 pub mod view;
+pub mod write;
 
 pub use described::{Control, DescribedError};
 pub use fuzz::fuzz;

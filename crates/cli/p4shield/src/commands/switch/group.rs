@@ -1,10 +1,11 @@
 //! `p4shield switch group`.
 
 use clap::Subcommand;
-use p4shield_console::{Exit, Refused, output};
-use p4shield_p4switch::api::{self, ApiError, Group, GroupCopy, Request};
+use p4shield_console::{Exit, output};
+use p4shield_p4switch::api;
+use p4shield_tables::write::{Group, GroupCopy, Write};
 
-use super::Socket;
+use super::{Socket, write};
 use crate::commands::program_state::columns;
 
 /// Show and set multicast groups
@@ -64,7 +65,7 @@ fn copy(text: &str) -> Result<GroupCopy, String> {
 
 impl Groups {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let (request, socket) = match self.command {
+        let (change, socket) = match self.command {
             Command::List { json, socket } => {
                 let groups = api::groups(&socket.socket)?;
                 if json {
@@ -74,14 +75,10 @@ impl Groups {
                 }
                 return Ok(Exit::Done);
             }
-            Command::Set { group, copies, socket } => (Request::SetGroup(Group { group, copies }), socket),
-            Command::Delete { group, socket } => (Request::DeleteGroup { group }, socket),
+            Command::Set { group, copies, socket } => (Write::SetGroup(Group { group, copies }), socket),
+            Command::Delete { group, socket } => (Write::DeleteGroup { group }, socket),
         };
-        match api::write(&socket.socket, &request) {
-            Ok(()) => Ok(Exit::Done),
-            Err(ApiError::Failed(why)) => Err(Refused(why).into()),
-            Err(e) => Err(e.into()),
-        }
+        write(&socket, change)
     }
 }
 

@@ -1,6 +1,8 @@
 //! `p4shield switch`.
 
+mod array;
 mod group;
+mod load;
 mod run;
 mod status;
 mod table;
@@ -8,8 +10,9 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_console::Exit;
-use p4shield_tables::view::What;
+use p4shield_console::{Exit, Refused};
+use p4shield_p4switch::api::{self, ApiError};
+use p4shield_tables::write::Write;
 
 /// Run a P4 switch: the program is the data plane
 ///
@@ -40,20 +43,9 @@ enum Command {
     Status(status::Status),
     Table(table::Table),
     Group(group::Groups),
-    /// Show the counters of the program, also those in the entries of tables
-    Counters {
-        #[command(flatten)]
-        list: table::Listing,
-        #[command(flatten)]
-        socket: Socket,
-    },
-    /// Show the registers and meters of the program
-    Registers {
-        #[command(flatten)]
-        list: table::Listing,
-        #[command(flatten)]
-        socket: Socket,
-    },
+    Counter(array::Counter),
+    Register(array::Register),
+    Meter(array::Meter),
 }
 
 /// The switch's socket.
@@ -71,8 +63,18 @@ impl Args {
             Command::Status(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),
-            Command::Counters { list, socket } => list.run(What::Counters, &socket.socket),
-            Command::Registers { list, socket } => list.run(What::Registers, &socket.socket),
+            Command::Counter(a) => a.run(),
+            Command::Register(a) => a.run(),
+            Command::Meter(a) => a.run(),
         }
+    }
+}
+
+/// Writes a table, group or array.
+fn write(socket: &Socket, write: Write) -> anyhow::Result<Exit> {
+    match api::write(&socket.socket, write) {
+        Ok(()) => Ok(Exit::Done),
+        Err(ApiError::Failed(why)) => Err(Refused(why).into()),
+        Err(e) => Err(e.into()),
     }
 }

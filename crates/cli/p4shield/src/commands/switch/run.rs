@@ -12,7 +12,7 @@ use p4shield_stf::conformance::Folders;
 use p4shield_switch::Traits;
 use p4shield_tables::Described;
 
-use super::Socket;
+use super::{Socket, load};
 use crate::commands::{compile as compiler, verify};
 
 /// Forward packets between network interfaces, as a P4 program decides
@@ -23,9 +23,10 @@ use crate::commands::{compile as compiler, verify};
 /// Examples:
 ///
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2
+///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --entries s1-commands.txt
 ///   p4shield switch run router.o extern.o --port 1=eth1 --port 2=eth2    compiled before
 ///
-/// Exit code 3 if the program is refused.
+/// Exit code 3 if the program or a file is refused.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Run {
@@ -36,6 +37,9 @@ pub(super) struct Run {
     /// A port: its number in the program, and the network interface; once for each port
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true, value_parser = port)]
     ports: Vec<Port>,
+    /// Load this file before the first packet, as `p4shield switch table load` does; may be repeated
+    #[arg(long, value_name = "FILE")]
+    entries: Vec<PathBuf>,
     /// Folder that #include searches after the program's own; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
@@ -60,11 +64,12 @@ fn port(text: &str) -> Result<Port, String> {
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let stop = signals::stop_flag()?;
+        let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<_, _>>()?;
         let Some(object) = self.object()? else { return Ok(Exit::Refused) };
         let loaded = self.load(object)?;
         let ports = self.ports.into_iter().map(|p| (p.number, p.interface)).collect::<Vec<_>>();
         let socket = self.socket.socket;
-        let config = Config { ports, socket: socket.clone() };
+        let config = Config { ports, socket: socket.clone(), entries };
         let shown = config.ports.clone();
         let ready = || {
             let ports: Vec<_> = shown.iter().map(|(number, name)| format!("{number}={name}")).collect();
@@ -73,7 +78,9 @@ impl Run {
         };
         match run(config, loaded, &stop, ready) {
             Ok(()) => Ok(Exit::Done),
-            Err(e @ (SwitchError::NoPorts | SwitchError::Numbers(_))) => Err(Refused::because(&e).into()),
+            Err(e @ (SwitchError::NoPorts | SwitchError::Numbers(_) | SwitchError::Entries { .. })) => {
+                Err(Refused::because(&e).into())
+            }
             Err(e) => Err(e.into()),
         }
     }

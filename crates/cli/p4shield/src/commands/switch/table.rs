@@ -1,14 +1,16 @@
-//! `p4shield switch table`, and what shows counters and registers alike.
+//! `p4shield switch table`, and what shows counters, registers and meters alike.
 
 use std::path::Path;
 
 use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
-use p4shield_p4switch::api::{self, ApiError, Entry, Request};
+use p4shield_p4switch::api;
 use p4shield_tables::entry::{ActionText, MatchText, Named};
-use p4shield_tables::view::{DirectionView, Inspection, What};
+use p4shield_tables::view::{DirectionView, Inspection, ObjectKind, What};
+use p4shield_tables::write::{Entry, Write};
 
-use super::Socket;
+use super::load::Load;
+use super::{Socket, write};
 use crate::commands::program_state::{complete_objects, show_objects};
 
 /// Show and write the tables of a switch while packets flow
@@ -28,6 +30,7 @@ use crate::commands::program_state::{complete_objects, show_objects};
 ///   p4shield switch table set routes 10.0.1.0/24 --action drop
 ///   p4shield switch table delete routes 10.0.1.0/24
 ///   p4shield switch table default routes --action drop
+///   p4shield switch table load s1-commands.txt
 ///
 /// Exit code 3 if the switch refuses the entry; the table is then as before.
 #[derive(Debug, clap::Args)]
@@ -37,6 +40,7 @@ pub(super) struct Table {
     command: Command,
 }
 
+// No comment on the variant whose arguments have help of their own.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show tables with their entries and default actions
@@ -71,6 +75,7 @@ enum Command {
         #[command(flatten)]
         socket: Socket,
     },
+    Load(Load),
     /// Set the action for packets that no entry matches
     Default {
         /// The table
@@ -143,31 +148,30 @@ impl Table {
             matches: matches.text(),
             action: action.text(),
         };
-        let (request, socket) = match self.command {
-            Command::List { list, socket } => return list.run(What::Tables, &socket.socket),
-            Command::Add { matches, action, socket } => (Request::Add(entry(&matches, &action)), socket),
-            Command::Set { matches, action, socket } => (Request::Set(entry(&matches, &action)), socket),
+        let (change, socket) = match self.command {
+            Command::List { list, socket } => return list.run(What::Tables, None, &socket.socket),
+            Command::Load(load) => return load.run(),
+            Command::Add { matches, action, socket } => (Write::Add(entry(&matches, &action)), socket),
+            Command::Set { matches, action, socket } => (Write::Set(entry(&matches, &action)), socket),
             Command::Delete { matches, socket } => {
-                (Request::Delete { table: matches.table.clone(), matches: matches.text() }, socket)
+                (Write::Delete { table: matches.table.clone(), matches: matches.text() }, socket)
             }
             Command::Default { table, action, socket } => {
-                (Request::Default { table, action: action.text() }, socket)
+                (Write::Default { table, action: action.text() }, socket)
             }
         };
-        match api::write(&socket.socket, &request) {
-            Ok(()) => Ok(Exit::Done),
-            Err(ApiError::Failed(why)) => Err(Refused(why).into()),
-            Err(e) => Err(e.into()),
-        }
+        write(&socket, change)
     }
 }
 
 impl Listing {
-    pub(super) fn run(self, what: What, socket: &Path) -> anyhow::Result<Exit> {
+    /// Shows what there is, or only objects of one kind.
+    pub(super) fn run(self, what: What, kind: Option<ObjectKind>, socket: &Path) -> anyhow::Result<Exit> {
         let limit = (!self.all).then_some(self.limit);
         let inspection =
             Inspection { what, name: self.name, limit, zeros: self.zeros, ..Inspection::default() };
         let mut view = api::show(socket, &inspection)?;
+        view.objects.retain(|object| kind.is_none_or(|kind| object.kind == kind));
         let page = |name: &str, from| {
             let page = Inspection { name: Some(name.to_owned()), from, ..inspection.clone() };
             api::show(socket, &page).map(|view| view.objects)

@@ -1,7 +1,10 @@
 //! `p4shield switch`: a router between two namespaces, whose entries are written while it runs.
 
+mod array;
+mod load;
+
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Guarded, NetNs, wait_until};
@@ -53,12 +56,34 @@ impl Scene {
     }
 
     fn start_program(&self, program: &str) -> Guarded {
+        self.start_command(&mut self.program_command(program))
+    }
+
+    fn program_command(&self, program: &str) -> Command {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_p4shield"));
         command.args(["switch", "run", program, "--port", "1=p0", "--port", "2=p1"]);
         command.arg("--socket").arg(self.socket());
-        let switch = Guarded::spawn(&mut command).unwrap();
+        command
+    }
+
+    /// Returns the command that runs the example, with these options.
+    fn run_command(&self, options: &[&str]) -> Command {
+        let mut command = self.program_command(&example("programs/router.p4"));
+        command.args(options);
+        command
+    }
+
+    fn start_command(&self, command: &mut Command) -> Guarded {
+        let switch = Guarded::spawn(command).unwrap();
         wait_until("the switch's answer", 60, || code(&self.ask(&["status"])) == 0).unwrap();
         switch
+    }
+
+    /// Writes a file, and returns its path.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
     }
 
     /// Runs a command of `p4shield switch` on the switch.
@@ -151,7 +176,10 @@ fn wrong_entries_are_refused_and_change_nothing() {
         (add(&["routes", "10.9.3.0/24", "10.9.4.0/24", "--action", "drop"]), "takes 1 values"),
         (add(&["routes", "10.9.3.0/24", "--action", "forward", "1", "512"]), "port does not fit 9 bits"),
         (add(&["routes", "10.9.3.0/24", "--priority", "3", "--action", "drop"]), "has no priorities"),
-        ([&["table", "add", "routes", "10.9.2.0/24"], forward].concat(), "table set` replaces it"),
+        (
+            [&["table", "add", "routes", "10.9.2.0/24"], forward].concat(),
+            "`set`, or `load --replace`, replaces it",
+        ),
         (vec!["table", "delete", "routes", "10.9.3.0/24"], "has no such entry"),
         (vec!["table", "list", "routs"], "the program has no routs"),
     ] {

@@ -1,0 +1,118 @@
+//! Changes of maps and groups, which can be undone.
+
+use crate::order::{OrderError, on};
+use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
+use p4shield_switch::{Copy, PacketIo, Switch};
+
+/// A change. Once it is applied, it is its own reverse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Writes an entry of a map.
+    Put { map: String, key: Vec<u8>, value: Vec<u8>, flag: UpdateFlag },
+    /// Deletes an entry of a map.
+    Remove { map: String, key: Vec<u8> },
+    /// Writes elements of an array, from the first one on; their values are one behind the other.
+    Fill { map: String, first: u32, values: Vec<u8> },
+    /// Creates or replaces a multicast group; without copies, deletes it.
+    Group { group: u16, copies: Option<Vec<Copy>> },
+}
+
+impl Change {
+    /// Applies the change and replaces it by its reverse.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), OrderError> {
+        let reverse = match self {
+            Self::Put { map, key, value, flag } => {
+                let before = before(switch, map, key)?;
+                on(switch, map, |m| m.update(key, value, *flag))?;
+                let (map, key) = (std::mem::take(map), std::mem::take(key));
+                match before {
+                    Some(value) => Self::Put { map, key, value, flag: UpdateFlag::Any },
+                    None => Self::Remove { map, key },
+                }
+            }
+            Self::Remove { map, key } => {
+                let value = before(switch, map, key)?.ok_or(MapError::NotFound)?;
+                on(switch, map, |m| m.delete(key))?;
+                let (map, key) = (std::mem::take(map), std::mem::take(key));
+                Self::Put { map, key, value, flag: UpdateFlag::Any }
+            }
+            Self::Fill { map, first, values } => {
+                return on(switch, map, |m| swap_elements(m, *first, values));
+            }
+            Self::Group { group, copies } => {
+                let before = switch.groups.get(*group).map(<[Copy]>::to_vec);
+                match copies.take() {
+                    Some(copies) => switch.groups.set(*group, copies)?,
+                    None if switch.groups.delete(*group) => {}
+                    None => return Err(OrderError::NoGroup),
+                }
+                Self::Group { group: *group, copies: before }
+            }
+        };
+        *self = reverse;
+        Ok(())
+    }
+}
+
+/// Exchanges elements of an array with the given values.
+fn swap_elements(map: &mut Map, first: u32, values: &mut [u8]) -> Result<(), MapError> {
+    let size = (map.definition().value_size as usize).max(1);
+    for (index, value) in (first..).zip(values.chunks_exact_mut(size)) {
+        let key = index.to_ne_bytes();
+        let before = map.entry(&key)?;
+        map.update(&key, value, UpdateFlag::Any)?;
+        value.copy_from_slice(&before);
+    }
+    Ok(())
+}
+
+/// Returns the value of an entry, if it exists.
+fn before<I: PacketIo>(switch: &mut Switch<I>, map: &str, key: &[u8]) -> Result<Option<Vec<u8>>, OrderError> {
+    let mut value = None;
+    on(switch, map, |m| match m.entry(key) {
+        Ok(bytes) => {
+            value = Some(bytes);
+            Ok(())
+        }
+        Err(MapError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    })?;
+    Ok(value)
+}
+
+/// Changes in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// The changes.
+    pub(crate) all: Vec<Change>,
+    /// How many have been applied, and are their own reverse now.
+    pub(crate) applied: usize,
+}
+
+impl Changes {
+    pub(crate) fn new(all: Vec<Change>) -> Self {
+        Self { all, applied: 0 }
+    }
+
+    /// Returns what undoes the applied ones.
+    pub(crate) fn reverse(mut self) -> Self {
+        self.all.truncate(self.applied);
+        self.all.reverse();
+        Self::new(self.all)
+    }
+
+    /// Applies the changes until one fails.
+    ///
+    /// # Errors
+    /// [`OrderError`], of the change after the applied ones.
+    pub(crate) fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), OrderError> {
+        for change in &mut self.all {
+            change.apply(switch)?;
+            self.applied += 1;
+        }
+        Ok(())
+    }
+}

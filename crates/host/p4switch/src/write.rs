@@ -1,0 +1,197 @@
+//! Writes tables and groups: one change, or all of a file.
+
+use crate::api::Answer;
+use crate::change::{Change, Changes};
+use crate::desk::Desk;
+use crate::order::{Done, OrderError, Work};
+use p4shield_bpf::maps::{MapError, UpdateFlag};
+use p4shield_entries::{Format, Located, read};
+use p4shield_switch::Copy;
+use p4shield_tables::Control;
+use p4shield_tables::element::{ElementError, checked_meter};
+use p4shield_tables::entry::EntryTextError;
+use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
+use p4shield_tables::write::{Entry, Group, Write};
+use std::sync::PoisonError;
+
+/// Changes that the packet thread applies between two rounds.
+const PART: usize = 64;
+/// Elements of an array that one change writes.
+const BLOCK: u32 = 256;
+
+/// A change failed: its index, and the reason; those before it are undone.
+type Failed = (usize, String);
+
+impl Desk {
+    pub(crate) fn write(&self, write: &Write) -> Result<(), String> {
+        let changes = self.encode(self.control()?, write)?;
+        self.apply(changes, |_| write).map_err(|(_, why)| why)
+    }
+
+    /// Loads a file. Packets see its changes part by part, and after a failure those from before.
+    pub(crate) fn load(&self, format: &Format, text: &str, replace: bool) -> Result<Answer, String> {
+        let control = self.control()?;
+        let refused = |line, why| Ok(Answer::Refused { line, why });
+        let mut writes = match read(control, format, text) {
+            Ok(writes) => writes,
+            Err(error) => return refused(error.line, error.problem.to_string()),
+        };
+        if replace {
+            writes.iter_mut().for_each(Located::replace);
+        }
+        // The write of each change.
+        let (mut changes, mut of) = (Vec::with_capacity(writes.len()), Vec::with_capacity(writes.len()));
+        for (at, Located { line, write }) in writes.iter().enumerate() {
+            match self.encode(control, write) {
+                Ok(encoded) => changes.extend(encoded),
+                Err(why) => return refused(*line, why),
+            }
+            of.resize(changes.len(), at);
+        }
+        match self.apply(changes, |change| &writes[of[change]].write) {
+            Ok(()) => Ok(Answer::Loaded { writes: writes.len() }),
+            Err((change, why)) => refused(writes[of[change]].line, why),
+        }
+    }
+
+    fn control(&self) -> Result<&Control, String> {
+        self.control.as_ref().map_err(ToString::to_string)
+    }
+
+    /// Encodes a write. Most are one change; those of whole arrays are as many as keep each one short.
+    fn encode(&self, control: &Control, write: &Write) -> Result<Vec<Change>, String> {
+        let table = |name: &str| control.table(name).map_err(|e| e.to_string());
+        let change = match write {
+            Write::Add(entry) => put(table(&entry.table)?, entry, UpdateFlag::NoExist).map_err(text)?,
+            Write::Set(entry) => put(table(&entry.table)?, entry, UpdateFlag::Any).map_err(text)?,
+            Write::Delete { table: name, matches } => {
+                let t = table(name)?;
+                let map = t.entry_map().map_err(text)?.to_owned();
+                Change::Remove { map, key: t.key_of(matches).map_err(text)? }
+            }
+            Write::Default { table: name, action } => {
+                let t = table(name)?;
+                let map = t.default_action_map().map_err(text)?.to_owned();
+                let value = t.value_of(action, true).map_err(text)?;
+                Change::Put { map, key: vec![0; 4], value, flag: UpdateFlag::Any }
+            }
+            Write::SetGroup(group) => self.set_group(group)?,
+            Write::DeleteGroup { group } => Change::Group { group: *group, copies: None },
+            Write::Register { .. } | Write::Counter { .. } | Write::Meter { .. } => {
+                return self.elements(control, write).map_err(text);
+            }
+        };
+        Ok(vec![change])
+    }
+
+    /// Encodes a write of registers, counters or meters.
+    fn elements(&self, control: &Control, write: &Write) -> Result<Vec<Change>, ElementError> {
+        let size = |a: &ArrayFacts| {
+            let map = self.described.maps.iter().find(|(symbol, _)| *symbol == a.map);
+            map.map_or(0, |(_, definition)| definition.value_size as usize)
+        };
+        let (a, index, value) = match write {
+            Write::Register { register, index, value } => {
+                let a = control.array("register", register, |k| k == ArrayKind::Register)?;
+                (a, *index, a.register_text(value, size(a))?)
+            }
+            Write::Counter { counter, index, packets, bytes } => {
+                let a = control.array("counter", counter, |k| matches!(k, ArrayKind::Counter { .. }))?;
+                (a, *index, ArrayFacts::counter(*packets, *bytes, size(a)))
+            }
+            Write::Meter { meter, index, rates } => {
+                let a = control.array("meter", meter, |k| matches!(k, ArrayKind::Meter { .. }))?;
+                (a, *index, checked_meter(&a.name, rates)?)
+            }
+            _ => return Ok(Vec::new()),
+        };
+        let (first, count) = a.span(index)?;
+        let blocks = (first..first + count).step_by(BLOCK as usize);
+        let fill = |at: u32| {
+            let values = value.repeat((first + count - at).min(BLOCK) as usize);
+            Change::Fill { map: a.map.clone(), first: at, values }
+        };
+        Ok(blocks.map(fill).collect())
+    }
+
+    fn set_group(&self, Group { group, copies }: &Group) -> Result<Change, String> {
+        let known = |port: u16| self.ports.iter().any(|(number, _)| *number == port);
+        if let Some(copy) = copies.iter().find(|c| !known(c.port)) {
+            let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
+            return Err(format!("the switch has no port {}; it has {}", copy.port, ports.join(", ")));
+        }
+        let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica }).collect();
+        Ok(Change::Group { group: *group, copies: Some(copies) })
+    }
+
+    /// Has the packet thread apply changes: all, or none.
+    fn apply<'w>(&self, changes: Vec<Change>, write: impl Fn(usize) -> &'w Write) -> Result<(), Failed> {
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = changes.into_iter();
+        let mut applied: Vec<Changes> = Vec::new();
+        loop {
+            let part = Changes::new(changes.by_ref().take(PART).collect());
+            if part.all.is_empty() {
+                return Ok(());
+            }
+            let before = applied.len() * PART;
+            let (part, result) = self.change(part).map_err(|why| (before, why))?;
+            let at = before + part.applied;
+            applied.push(part);
+            if let Err(error) = result {
+                let why = self.reason(write(at), &error);
+                while let Some(part) = applied.pop() {
+                    let undone = self.change(part.reverse()).map_err(|why| (at, why))?;
+                    undone
+                        .1
+                        .map_err(|e| (at, format!("{why}; and what came before it cannot be undone: {e}")))?;
+                }
+                return Err((at, why));
+            }
+        }
+    }
+
+    fn change(&self, part: Changes) -> Result<(Changes, Result<(), OrderError>), String> {
+        let Done { work, result } = self.orders.execute(Work::Change(part))?;
+        let Work::Change(part) = work else { return Err("no changes".to_owned()) };
+        Ok((part, result))
+    }
+
+    /// Returns why a write failed, and what to do.
+    fn reason(&self, write: &Write, error: &OrderError) -> String {
+        let name = match write {
+            Write::Add(Entry { table, .. }) | Write::Set(Entry { table, .. }) => table,
+            Write::Delete { table, .. } | Write::Default { table, .. } => table,
+            _ => return error.to_string(),
+        };
+        let Ok(t) = self.control().and_then(|c| c.table(name).map_err(|e| e.to_string())) else {
+            return error.to_string();
+        };
+        match error {
+            OrderError::Map(MapError::Full) => format!(
+                "{} is full: it has room for {} entries; delete some, or enlarge `size` in the program",
+                t.name, t.size
+            ),
+            OrderError::Map(MapError::Exists) => {
+                format!(
+                    "{} has an entry that matches the same; `set`, or `load --replace`, replaces it",
+                    t.name
+                )
+            }
+            OrderError::Map(MapError::NotFound) => {
+                format!("{} has no such entry; `p4shield switch table list` shows those it has", t.name)
+            }
+            error => format!("{}: {error}", t.name),
+        }
+    }
+}
+
+fn put(t: &TableFacts, entry: &Entry, flag: UpdateFlag) -> Result<Change, EntryTextError> {
+    let map = t.entry_map()?.to_owned();
+    let (key, value) = (t.key_of(&entry.matches)?, t.value_of(&entry.action, false)?);
+    Ok(Change::Put { map, key, value, flag })
+}
+
+fn text(error: impl std::error::Error) -> String {
+    error.to_string()
+}

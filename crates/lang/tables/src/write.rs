@@ -1,0 +1,101 @@
+//! Writes: what people, scripts and files change of a running program.
+
+use crate::element::Rate;
+use crate::entry::{ActionText, MatchText};
+use serde::{Deserialize, Serialize};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "write", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Write {
+    /// Adds an entry to a table; refused if the table has one that matches the same.
+    Add(Entry),
+    /// Adds an entry to a table, or replaces the one that matches the same.
+    Set(Entry),
+    /// Deletes an entry.
+    Delete {
+        /// The table.
+        table: String,
+        /// The packets that the entry matches.
+        matches: MatchText,
+    },
+    /// Sets the default action of a table.
+    Default {
+        /// The table.
+        table: String,
+        /// The action.
+        action: ActionText,
+    },
+    /// Creates or replaces a multicast group.
+    SetGroup(Group),
+    /// Deletes a multicast group.
+    DeleteGroup {
+        /// Its number.
+        group: u16,
+    },
+    /// Sets elements of a register.
+    Register {
+        /// The register's name, in full or its last parts.
+        register: String,
+        /// The element; all if left out.
+        #[serde(default)]
+        index: Option<u32>,
+        /// The value.
+        value: String,
+    },
+    /// Sets elements of a counter.
+    Counter {
+        /// The counter's name, in full or its last parts.
+        counter: String,
+        /// The element; all if left out.
+        #[serde(default)]
+        index: Option<u32>,
+        /// Packets, or the added amounts.
+        packets: u64,
+        /// Bytes, if the counter has them.
+        bytes: u64,
+    },
+    /// Sets the rates of elements of a meter.
+    Meter {
+        /// The meter's name, in full or its last parts.
+        meter: String,
+        /// The element; all if left out.
+        #[serde(default)]
+        index: Option<u32>,
+        /// The committed rate, then the peak rate; none make every packet green.
+        rates: Vec<Rate>,
+    },
+}
+
+/// An entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The table's name, in full or its last parts.
+    pub table: String,
+    /// The packets that it matches.
+    pub matches: MatchText,
+    /// Its action.
+    pub action: ActionText,
+}
+
+/// A multicast group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its number, 1 to 65535.
+    pub group: u16,
+    /// The copies that the switch makes of a packet.
+    pub copies: Vec<GroupCopy>,
+}
+
+/// A copy of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupCopy {
+    /// The port by which it leaves.
+    pub port: u16,
+    /// Its number (`egress_rid` of v1model).
+    #[serde(default)]
+    pub replica: u16,
+}

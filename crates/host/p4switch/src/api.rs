@@ -36,7 +36,7 @@ pub enum Request {
         format: Format,
         /// Its text.
         text: String,
-        /// Whether an entry replaces the one that matches the same; otherwise that one refuses the file.
+        /// True if an entry replaces the one that matches the same; otherwise that one refuses the file.
         replace: bool,
     },
 }

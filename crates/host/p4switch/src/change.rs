@@ -1,8 +1,18 @@
 //! Changes of maps and groups, which can be undone.
 
-use crate::order::{OrderError, on};
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
-use p4shield_switch::{Copy, PacketIo, Switch};
+use p4shield_switch::{Copy, GroupError, PacketIo, Switch};
+
+/// The reason why a change is not applied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error("there is no such group; `p4shield switch group list` shows those that exist")]
+    NoGroup,
+}
 
 /// A change. Once it is applied, it is its own reverse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +31,8 @@ impl Change {
     /// Applies the change and replaces it by its reverse.
     ///
     /// # Errors
-    /// [`OrderError`]; nothing has changed.
-    fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), OrderError> {
+    /// [`ChangeError`]; nothing has changed.
+    fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), ChangeError> {
         let reverse = match self {
             Self::Put { map, key, value, flag } => {
                 let before = before(switch, map, key)?;
@@ -47,7 +57,7 @@ impl Change {
                 match copies.take() {
                     Some(copies) => switch.groups.set(*group, copies)?,
                     None if switch.groups.delete(*group) => {}
-                    None => return Err(OrderError::NoGroup),
+                    None => return Err(ChangeError::NoGroup),
                 }
                 Self::Group { group: *group, copies: before }
             }
@@ -70,7 +80,11 @@ fn swap_elements(map: &mut Map, first: u32, values: &mut [u8]) -> Result<(), Map
 }
 
 /// Returns the value of an entry, if it exists.
-fn before<I: PacketIo>(switch: &mut Switch<I>, map: &str, key: &[u8]) -> Result<Option<Vec<u8>>, OrderError> {
+fn before<I: PacketIo>(
+    switch: &mut Switch<I>,
+    map: &str,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, ChangeError> {
     let mut value = None;
     on(switch, map, |m| match m.entry(key) {
         Ok(bytes) => {
@@ -107,12 +121,22 @@ impl Changes {
     /// Applies the changes until one fails.
     ///
     /// # Errors
-    /// [`OrderError`], of the change after the applied ones.
-    pub(crate) fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), OrderError> {
+    /// [`ChangeError`], of the change after the applied ones.
+    pub(crate) fn apply<I: PacketIo>(&mut self, switch: &mut Switch<I>) -> Result<(), ChangeError> {
         for change in &mut self.all {
             change.apply(switch)?;
             self.applied += 1;
         }
         Ok(())
     }
+}
+
+/// Works on a map of the program.
+pub(crate) fn on<I: PacketIo>(
+    switch: &mut Switch<I>,
+    name: &str,
+    work: impl FnOnce(&mut Map) -> Result<(), MapError>,
+) -> Result<(), OrderError> {
+    let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
+    Ok(map.map_or(Err(MapError::NotFound), work)?)
 }

@@ -1,9 +1,9 @@
 //! Orders from the desk to the packet thread.
 
-use crate::change::Changes;
-use p4shield_bpf::maps::{Map, MapCopy, MapError};
+use crate::change::{ChangeError, Changes, on};
+use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, GroupError, Groups, PacketIo, Switch};
+use p4shield_switch::{Counts, Groups, PacketIo, Switch};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -27,18 +27,7 @@ struct Order {
 pub(crate) struct Done {
     /// The work, with what was copied.
     pub(crate) work: Work,
-    pub(crate) result: Result<(), OrderError>,
-}
-
-/// The reason why an order changed nothing.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OrderError {
-    #[error(transparent)]
-    Map(#[from] MapError),
-    #[error(transparent)]
-    Group(#[from] GroupError),
-    #[error("there is no such group; `p4shield switch group list` shows those that exist")]
-    NoGroup,
+    pub(crate) result: Result<(), ChangeError>,
 }
 
 /// The work of an order.
@@ -142,14 +131,4 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
         }
     };
     Done { work, result }
-}
-
-/// Works on a map of the program.
-pub(crate) fn on<I: PacketIo>(
-    switch: &mut Switch<I>,
-    name: &str,
-    work: impl FnOnce(&mut Map) -> Result<(), MapError>,
-) -> Result<(), OrderError> {
-    let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
-    Ok(map.map_or(Err(MapError::NotFound), work)?)
 }

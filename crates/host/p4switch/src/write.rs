@@ -1,9 +1,9 @@
 //! Writes tables and groups: one change, or all of a file.
 
 use crate::api::Answer;
-use crate::change::{Change, Changes};
+use crate::change::{Change, ChangeError, Changes};
 use crate::desk::Desk;
-use crate::order::{Done, OrderError, Work};
+use crate::order::{Done, Work};
 use p4shield_bpf::maps::{MapError, UpdateFlag};
 use p4shield_entries::{Format, Located, read};
 use p4shield_switch::Copy;
@@ -151,14 +151,14 @@ impl Desk {
         }
     }
 
-    fn change(&self, part: Changes) -> Result<(Changes, Result<(), OrderError>), String> {
+    fn change(&self, part: Changes) -> Result<(Changes, Result<(), ChangeError>), String> {
         let Done { work, result } = self.orders.execute(Work::Change(part))?;
         let Work::Change(part) = work else { return Err("no changes".to_owned()) };
         Ok((part, result))
     }
 
     /// Returns why a write failed, and what to do.
-    fn reason(&self, write: &Write, error: &OrderError) -> String {
+    fn reason(&self, write: &Write, error: &ChangeError) -> String {
         let name = match write {
             Write::Add(Entry { table, .. }) | Write::Set(Entry { table, .. }) => table,
             Write::Delete { table, .. } | Write::Default { table, .. } => table,
@@ -168,17 +168,17 @@ impl Desk {
             return error.to_string();
         };
         match error {
-            OrderError::Map(MapError::Full) => format!(
+            ChangeError::Map(MapError::Full) => format!(
                 "{} is full: it has room for {} entries; delete some, or enlarge `size` in the program",
                 t.name, t.size
             ),
-            OrderError::Map(MapError::Exists) => {
+            ChangeError::Map(MapError::Exists) => {
                 format!(
                     "{} has an entry that matches the same; `set`, or `load --replace`, replaces it",
                     t.name
                 )
             }
-            OrderError::Map(MapError::NotFound) => {
+            ChangeError::Map(MapError::NotFound) => {
                 format!("{} has no such entry; `p4shield switch table list` shows those it has", t.name)
             }
             error => format!("{}: {error}", t.name),

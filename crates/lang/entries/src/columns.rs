@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn columns_before_the_action_are_keys() {
-        let text = "dst, action, next_hop, port, priority\n\n# the first\n\n10.0.1.0/24, forward, 02:00:00:00:00:01, 1,\n\
+        let text = "dst, action, next_hop, port, priority\n\n# the first\n\n\
+                    10.0.1.0/24, forward, 02:00:00:00:00:01, 1,\n\
                     10.0.0.0/8, drop, , , 7\n";
         let writes = read("routes", text).unwrap();
         let lines: Vec<_> = writes.iter().map(|w| w.line).collect();

@@ -17,10 +17,10 @@ const ADD: &str = "table_add TABLE ACTION KEY ... => PARAMETER ... [PRIORITY]";
 const SET_DEFAULT: &str = "table_set_default TABLE ACTION PARAMETER ...";
 const MODIFY: &str = "table_modify TABLE ACTION HANDLE PARAMETER ...";
 const DELETE: &str = "table_delete TABLE HANDLE";
-const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, mc_mgrp_create, mc_mgrp_destroy, \
-                     mc_node_create, mc_node_update, mc_node_associate, mc_node_dissociate, mc_node_destroy, \
-                     register_write, register_reset, counter_write, counter_reset, meter_set_rates, \
-                     meter_array_set_rates";
+const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, mc_mgrp_create, \
+                     mc_mgrp_destroy, mc_node_create, mc_node_update, mc_node_associate, \
+                     mc_node_dissociate, mc_node_destroy, register_write, register_reset, counter_write, \
+                     counter_reset, meter_set_rates, meter_array_set_rates";
 
 pub(crate) fn read(control: &Control, text: &str) -> Result<Vec<Located>, FileError> {
     let mut reader = Reader { control, entries: BTreeMap::new(), multicast: MulticastGroups::default() };

@@ -92,7 +92,7 @@ pub enum Problem {
     Unsupported {
         /// The command, or a part of the file.
         command: String,
-        /// What is missing.
+        /// The missing part.
         why: &'static str,
     },
     /// The arguments do not fit the command.
@@ -103,7 +103,8 @@ pub enum Problem {
     Name(#[from] NameError),
     /// The table needs a priority.
     #[error(
-        "an entry of {table} ends with a priority from 0, which comes first, to {}, but the last word is `{word}`",
+        "an entry of {table} ends with a priority from 0, which comes first, to {}, but the last word is \
+         `{word}`",
         commands::LAST_PRIORITY
     )]
     Priority {

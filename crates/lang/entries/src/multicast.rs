@@ -130,7 +130,7 @@ impl MulticastGroups {
         self.groups.iter().filter(|(_, nodes)| nodes.contains(&node)).map(|(number, _)| *number).collect()
     }
 
-    /// Whether a group exists.
+    /// Returns true if a group exists.
     #[must_use]
     pub fn has(&self, group: u16) -> bool {
         self.groups.contains_key(&group)

@@ -3,7 +3,8 @@
 //! ```json
 //! { "table_entries": [
 //!     { "table": "MyIngress.ipv4_lpm", "match": { "hdr.ipv4.dstAddr": ["10.0.1.1", 32] },
-//!       "action_name": "MyIngress.ipv4_forward", "action_params": { "dstAddr": "08:00:00:00:01:11", "port": 1 } },
+//!       "action_name": "MyIngress.ipv4_forward",
+//!       "action_params": { "dstAddr": "08:00:00:00:01:11", "port": 1 } },
 //!     { "table": "MyIngress.ipv4_lpm", "default_action": true, "action_name": "MyIngress.drop" } ],
 //!   "multicast_group_entries": [
 //!     { "multicast_group_id": 1, "replicas": [ { "egress_port": 2, "instance": 1 } ] } ] }
@@ -224,7 +225,8 @@ mod tests {
       "action_name": "ingress.forward",
       "action_params": { "next_hop": "08:00:00:00:01:11", "port": 1 }
     },
-    { "table": "acl", "match": { "proto": [6, "0xff"], "dst_port": [80, 443] }, "priority": 3, "action_name": "drop" }
+    { "table": "acl", "match": { "proto": [6, "0xff"], "dst_port": [80, 443] }, "priority": 3,
+      "action_name": "drop" }
   ]
 }
 "#;
@@ -274,7 +276,8 @@ mod tests {
             ),
             (
                 entry(
-                    "\"table\": \"routes\", \"default_action\": true, \"match\": {\"dst\": 1}, \"action_name\": \"drop\"",
+                    "\"table\": \"routes\", \"default_action\": true, \"match\": {\"dst\": 1}, \
+                     \"action_name\": \"drop\"",
                 ),
                 2,
                 "has no `match`",

@@ -19,8 +19,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns the rate of this many packets or bytes a period, of which a second has `periods_in_second`; `None`
-    /// if it is negative, or too great.
+    /// Returns the rate of this many packets or bytes in a period, of which a second has `periods_in_second`.
+    /// Returns `None` if it is negative, or too great.
     #[must_use]
     pub fn of(rate: f64, periods_in_second: u32, burst: u64) -> Option<Self> {
         let per_1000_s = rate * f64::from(periods_in_second) * 1000.0;

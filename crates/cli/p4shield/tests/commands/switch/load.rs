@@ -13,9 +13,11 @@ const RUNTIME: &str = r#"{
     { "table": "RouterIngress.routes", "default_action": true, "action_name": "RouterIngress.drop",
       "action_params": {} },
     { "table": "RouterIngress.routes", "match": { "hdr.ipv4.destination": ["10.9.1.0", 24] },
-      "action_name": "RouterIngress.forward", "action_params": { "next_hop": "02:00:00:00:00:01", "port": 1 } },
+      "action_name": "RouterIngress.forward",
+      "action_params": { "next_hop": "02:00:00:00:00:01", "port": 1 } },
     { "table": "RouterIngress.routes", "match": { "hdr.ipv4.destination": ["10.9.2.0", 24] },
-      "action_name": "RouterIngress.forward", "action_params": { "next_hop": "02:00:00:00:00:02", "port": 2 } }
+      "action_name": "RouterIngress.forward",
+      "action_params": { "next_hop": "02:00:00:00:00:02", "port": 2 } }
   ],
   "multicast_group_entries": [ { "multicast_group_id": 5, "replicas": [
     { "egress_port": 1, "instance": 9 }, { "egress_port": 2, "instance": 9 } ] } ]
@@ -81,7 +83,7 @@ fn a_file_with_a_wrong_line_changes_nothing() {
         assert_eq!(state(), before, "{why}");
     }
     let wrong = scene.file("wrong.json", &RUNTIME.replace("\"10.9.2.0\", 24", "\"10.9.2.0\", 33"));
-    scene.refuses(&["table", "load", &wrong], "wrong.json:8: `10.9.2.0/33` has a prefix");
+    scene.refuses(&["table", "load", &wrong], "wrong.json:9: `10.9.2.0/33` has a prefix");
     scene.refuses(&["table", "load", &scene.file("x.csv", CSV)], "name it with --table");
     let missing = scene.ask(&["table", "load", "nowhere.txt"]);
     assert!(

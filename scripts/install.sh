@@ -20,6 +20,7 @@ mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-funct
 install -Dm644 -t "$stage/lib/systemd/system" packaging/systemd/*.service
 install -Dm644 packaging/systemd/agent.conf "$stage/share/p4shield/agent.conf"
 install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
+install -Dm755 -t "$stage/share/p4shield/mininet" packaging/mininet/p4shield_mininet.py
 install -Dm644 -t "$stage/share/p4shield/models" crates/lang/p4/models/*.p4
 install -Dm644 examples/p4shield.toml "$stage/share/p4shield/p4shield.toml"
 install -Dm644 -t "$stage/share/p4shield/prometheus" packaging/prometheus/*.yml

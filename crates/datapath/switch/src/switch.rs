@@ -121,6 +121,20 @@ impl<I: PacketIo> Switch<I> {
         &mut self.program
     }
 
+    /// Replaces the program, and returns the old one. The new one takes the entries of these maps.
+    pub fn replace(&mut self, mut program: Program, traits: Traits, maps: &[String]) -> Program {
+        for name in maps {
+            let new = program.maps_mut().and_then(|m| m.get_mut(name));
+            let old = self.program.maps_mut().and_then(|m| m.get_mut(name));
+            if let (Some(new), Some(old)) = (new, old) {
+                // Without the same definition, the map starts with the new program's entries.
+                let _ = new.take(old);
+            }
+        }
+        self.traits = traits;
+        std::mem::replace(&mut self.program, program)
+    }
+
     /// Receives, judges and sends up to one batch of each port. Returns the number of judged packets.
     ///
     /// # Errors

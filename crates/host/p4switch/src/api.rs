@@ -14,6 +14,8 @@ pub(crate) const MAX_LINE: u64 = 2 * MAX_FILE + 4096;
 pub const MAX_FILE: u64 = 16 << 20;
 /// The limits of an answer.
 const PATIENCE: Patience = Patience { time: Duration::from_secs(30), bytes: 64 << 20 };
+/// The same while a program is verified.
+const VERIFICATION: Patience = Patience { time: Duration::from_secs(600), bytes: 1 << 20 };
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,13 @@ pub enum Request {
     Write {
         /// The change.
         write: Write,
+    },
+    /// Replaces the program.
+    Replace {
+        /// The program's file.
+        file: String,
+        /// Its objects, hexadecimal: the program's own, then those of its C functions.
+        objects: Vec<String>,
     },
     /// Writes what a file says: all of it, or nothing.
     Load {
@@ -58,6 +67,8 @@ pub enum Answer {
         /// Its writes.
         writes: usize,
     },
+    /// The program has been replaced.
+    Replaced(Replaced),
     /// A file was refused, and nothing has changed.
     Refused {
         /// The first wrong line, from 1.
@@ -67,6 +78,15 @@ pub enum Answer {
     },
     /// Failure, with the reason.
     Failed(String),
+}
+
+/// The state that a replaced program left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Tables, registers, counters and meters that keep their state.
+    pub kept: Vec<String>,
+    /// Those that lost it: the new program lacks them, or declares them otherwise.
+    pub lost: Vec<String>,
 }
 
 /// The status of a switch.
@@ -156,7 +176,11 @@ pub enum ApiError {
 /// # Errors
 /// [`ApiError`].
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer, ApiError> {
-    match p4shield_socket::ask(socket, request, PATIENCE) {
+    ask_within(socket, request, PATIENCE)
+}
+
+fn ask_within(socket: &Path, request: &Request, patience: Patience) -> Result<Answer, ApiError> {
+    match p4shield_socket::ask(socket, request, patience) {
         Ok(Answer::Failed(why)) => Err(ApiError::Failed(why)),
         Ok(Answer::Refused { line, why }) => Err(ApiError::Refused { line, why }),
         Ok(answer) => Ok(answer),
@@ -216,6 +240,18 @@ pub fn write(socket: &Path, write: Write) -> Result<(), ApiError> {
 pub fn load(socket: &Path, format: Format, text: String, replace: bool) -> Result<usize, ApiError> {
     match ask(socket, &Request::Load { format, text, replace })? {
         Answer::Loaded { writes } => Ok(writes),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Has a switch verify the program of these objects, and run it instead of its own.
+///
+/// # Errors
+/// [`ApiError`]; after [`ApiError::Failed`] the switch runs the program that it had.
+pub fn replace(socket: &Path, file: String, objects: &[Vec<u8>]) -> Result<Replaced, ApiError> {
+    let objects = objects.iter().map(hex::encode).collect();
+    match ask_within(socket, &Request::Replace { file, objects }, VERIFICATION)? {
+        Answer::Replaced(replaced) => Ok(replaced),
         _ => Err(ApiError::Unexpected),
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn on<I: PacketIo>(
     switch: &mut Switch<I>,
     name: &str,
     work: impl FnOnce(&mut Map) -> Result<(), MapError>,
-) -> Result<(), OrderError> {
+) -> Result<(), ChangeError> {
     let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
     Ok(map.map_or(Err(MapError::NotFound), work)?)
 }

@@ -2,25 +2,24 @@
 
 use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, Request, Status};
 use crate::order::{Orders, Work};
+use crate::program::{Loader, Named};
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
 use p4shield_switch::{Copy, Counts, DropReason, Groups};
 use p4shield_tables::write::{Group, GroupCopy};
-use p4shield_tables::{Control, Described, DescribedError, Extent, ReadMap, Rows, show};
-use std::sync::{Arc, Mutex, PoisonError};
+use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 /// Rows after which a page ends.
 const PAGE_ROWS: usize = 4096;
 
 /// The endpoint of the socket.
-#[derive(Debug)]
 pub(crate) struct Desk {
-    /// The program's file.
-    pub(crate) program: String,
-    pub(crate) described: Described,
-    pub(crate) control: Result<Control, DescribedError>,
+    /// The program that runs. Held while its maps are read or written, so that it is not replaced meanwhile.
+    pub(crate) program: RwLock<Named>,
+    pub(crate) loader: Box<Loader>,
     /// Numbers and interfaces of the ports.
     pub(crate) ports: Vec<(u16, String)>,
     pub(crate) orders: Orders,
@@ -45,8 +44,10 @@ impl Endpoint for Desk {
             Ok(Request::Status) => self.status().map(Answer::Status),
             Ok(Request::Show(inspection)) => {
                 let mut reader = Reader(&self.orders);
-                show(&mut reader, &self.described, &inspection).map(|view| Answer::Shown(Box::new(view)))
+                show(&mut reader, &self.program().described, &inspection)
+                    .map(|view| Answer::Shown(Box::new(view)))
             }
+            Ok(Request::Replace { file, objects }) => self.replace(&file, &objects),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Write { write }) => self.write(&write).map(|()| Answer::Done),
             Ok(Request::Load { format, text, replace }) => self.load(&format, &text, replace),
@@ -57,9 +58,14 @@ impl Endpoint for Desk {
 }
 
 impl Desk {
+    pub(crate) fn program(&self) -> RwLockReadGuard<'_, Named> {
+        self.program.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn status(&self) -> Result<Status, String> {
         let done = self.orders.execute(Work::Count(Counts::default()))?;
         let Work::Count(counts) = done.work else { return Err("no counts".to_owned()) };
+        let program = self.program();
         let ports = self.ports.iter().zip(&counts.ports).map(|((number, interface), count)| PortStatus {
             number: *number,
             interface: interface.clone(),
@@ -72,8 +78,8 @@ impl Desk {
             .iter()
             .map(|reason| Dropped { reason: reason.name().to_owned(), packets: counts.dropped(*reason) });
         Ok(Status {
-            program: self.program.clone(),
-            digest: hex::encode(self.described.program),
+            program: program.file.clone(),
+            digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
             ports: ports.collect(),
             replicated: counts.replicated,

@@ -11,6 +11,8 @@
 //! | `desk` | answers requests: status, and what maps and groups have |
 //! | `write` | what the desk changes: finds tables by name, encodes entries, and undoes if one fails |
 //! | `change` | the changes that an order consists of, and their reverse |
+//! | `load` | replaces the program |
+//! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the packet thread |
 //!
@@ -22,8 +24,11 @@
 pub mod api;
 mod change;
 mod desk;
+mod load;
 mod order;
+mod program;
 mod run;
 mod write;
 
-pub use run::{Config, EntriesFile, Loaded, SwitchError, run};
+pub use program::{Loaded, Loader};
+pub use run::{Config, EntriesFile, SwitchError, run};

@@ -1,9 +1,10 @@
 //! Orders from the desk to the packet thread.
 
 use crate::change::{ChangeError, Changes, on};
+use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, Groups, PacketIo, Switch};
+use p4shield_switch::{Counts, Groups, PacketIo, Switch, Traits};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -37,10 +38,21 @@ pub(crate) enum Work {
     Change(Changes),
     /// Copies the next part of a map.
     Copy { map: String, copy: MapCopy },
+    /// Replaces the program, which is then the old one.
+    Replace(Box<Replacement>),
     /// Copies the multicast groups.
     Groups(Groups),
     /// Copies the counts of packets.
     Count(Counts),
+}
+
+/// A program that replaces the one that runs.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    pub(crate) program: Option<Program>,
+    pub(crate) traits: Traits,
+    /// Maps whose entries it takes.
+    pub(crate) maps: Vec<String>,
 }
 
 /// The desk's end.
@@ -120,6 +132,11 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
             on(switch, map, |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
+        }
+        Work::Replace(new) => {
+            let old = new.program.take().map(|program| switch.replace(program, new.traits, &new.maps));
+            new.program = old;
+            Ok(())
         }
         Work::Groups(groups) => {
             groups.clone_from(&switch.groups);

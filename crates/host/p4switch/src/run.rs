@@ -3,22 +3,20 @@
 use crate::api::{Answer, Format};
 use crate::desk::Desk;
 use crate::order::{Inbox, orders};
-use p4shield_bpf::Program;
+use crate::program::{Loaded, Loader};
 use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts};
 use p4shield_socket::{ListenError, Server, listen};
-use p4shield_switch::{PacketIo, PortError, Switch, Traits};
-use p4shield_tables::{Control, Described};
+use p4shield_switch::{PacketIo, PortError, Switch};
 use p4shield_text::chain;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Longest sleep of the packet thread, after which it looks for the request to stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// The configuration of a switch.
-#[derive(Clone, Debug)]
 pub struct Config {
     /// Numbers and network interfaces of the ports.
     pub ports: Vec<(u16, String)>,
@@ -26,6 +24,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// Files that are loaded before the first packet.
     pub entries: Vec<EntriesFile>,
+    /// Loads a program that replaces the first one.
+    pub loader: Box<Loader>,
 }
 
 /// A file with entries of tables.
@@ -37,19 +37,6 @@ pub struct EntriesFile {
     pub format: Format,
     /// Its text.
     pub text: String,
-}
-
-/// A program that is ready to run.
-#[derive(Debug)]
-pub struct Loaded {
-    /// Its file.
-    pub name: String,
-    /// The program.
-    pub program: Program,
-    /// Its description, from its object.
-    pub described: Described,
-    /// How the switch runs it.
-    pub traits: Traits,
 }
 
 /// The reason why a switch does not start.
@@ -105,20 +92,20 @@ pub fn run(
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
     let interfaces = config.ports.iter().map(|(_, interface)| interface.as_str());
     let io = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
-    let mut switch = Switch::new(io, numbers, loaded.program, loaded.traits)?;
+    let (program, traits, named) = loaded.parts();
+    let mut switch = Switch::new(io, numbers, program, traits)?;
     let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
     let problems = Arc::new(Mutex::new(Vec::new()));
     let desk = Desk {
-        program: loaded.name,
-        control: Control::of(&loaded.described),
-        described: loaded.described,
+        program: RwLock::new(named),
+        loader: config.loader,
         ports: config.ports,
         orders,
         problems: Arc::clone(&problems),
         start: Instant::now(),
         writing: Mutex::new(()),
     };
-    load(&desk, &config.entries, &mut inbox, &mut switch)?;
+    load_files(&desk, &config.entries, &mut inbox, &mut switch)?;
     let _server = Server::start(listener, desk).map_err(SwitchError::Threads)?;
     ready();
     while !stop.load(Ordering::Relaxed) {
@@ -128,7 +115,7 @@ pub fn run(
 }
 
 /// Loads files, while no packet flows: this thread executes the orders of another one.
-fn load<I: PacketIo>(
+fn load_files<I: PacketIo>(
     desk: &Desk,
     files: &[EntriesFile],
     inbox: &mut Inbox,

@@ -4,6 +4,7 @@ use crate::api::Answer;
 use crate::change::{Change, ChangeError, Changes};
 use crate::desk::Desk;
 use crate::order::{Done, Work};
+use crate::program::Named;
 use p4shield_bpf::maps::{MapError, UpdateFlag};
 use p4shield_entries::{Format, Located, read};
 use p4shield_switch::Copy;
@@ -24,15 +25,16 @@ type Failed = (usize, String);
 
 impl Desk {
     pub(crate) fn write(&self, write: &Write) -> Result<(), String> {
-        let changes = self.encode(self.control()?, write)?;
-        self.apply(changes, |_| write).map_err(|(_, why)| why)
+        let program = self.program();
+        let changes = self.encode(&program, write)?;
+        self.apply(&program, changes, |_| write).map_err(|(_, why)| why)
     }
 
     /// Loads a file. Packets see its changes part by part, and after a failure those from before.
     pub(crate) fn load(&self, format: &Format, text: &str, replace: bool) -> Result<Answer, String> {
-        let control = self.control()?;
+        let program = self.program();
         let refused = |line, why| Ok(Answer::Refused { line, why });
-        let mut writes = match read(control, format, text) {
+        let mut writes = match read(program.control()?, format, text) {
             Ok(writes) => writes,
             Err(error) => return refused(error.line, error.problem.to_string()),
         };
@@ -42,24 +44,21 @@ impl Desk {
         // The write of each change.
         let (mut changes, mut of) = (Vec::with_capacity(writes.len()), Vec::with_capacity(writes.len()));
         for (at, Located { line, write }) in writes.iter().enumerate() {
-            match self.encode(control, write) {
+            match self.encode(&program, write) {
                 Ok(encoded) => changes.extend(encoded),
                 Err(why) => return refused(*line, why),
             }
             of.resize(changes.len(), at);
         }
-        match self.apply(changes, |change| &writes[of[change]].write) {
+        match self.apply(&program, changes, |change| &writes[of[change]].write) {
             Ok(()) => Ok(Answer::Loaded { writes: writes.len() }),
             Err((change, why)) => refused(writes[of[change]].line, why),
         }
     }
 
-    fn control(&self) -> Result<&Control, String> {
-        self.control.as_ref().map_err(ToString::to_string)
-    }
-
     /// Encodes a write. Most are one change; those of whole arrays are as many as keep each one short.
-    fn encode(&self, control: &Control, write: &Write) -> Result<Vec<Change>, String> {
+    fn encode(&self, program: &Named, write: &Write) -> Result<Vec<Change>, String> {
+        let control = program.control()?;
         let table = |name: &str| control.table(name).map_err(|e| e.to_string());
         let change = match write {
             Write::Add(entry) => put(table(&entry.table)?, entry, UpdateFlag::NoExist).map_err(text)?,
@@ -78,40 +77,10 @@ impl Desk {
             Write::SetGroup(group) => self.set_group(group)?,
             Write::DeleteGroup { group } => Change::Group { group: *group, copies: None },
             Write::Register { .. } | Write::Counter { .. } | Write::Meter { .. } => {
-                return self.elements(control, write).map_err(text);
+                return elements(program, control, write).map_err(text);
             }
         };
         Ok(vec![change])
-    }
-
-    /// Encodes a write of registers, counters or meters.
-    fn elements(&self, control: &Control, write: &Write) -> Result<Vec<Change>, ElementError> {
-        let size = |a: &ArrayFacts| {
-            let map = self.described.maps.iter().find(|(symbol, _)| *symbol == a.map);
-            map.map_or(0, |(_, definition)| definition.value_size as usize)
-        };
-        let (a, index, value) = match write {
-            Write::Register { register, index, value } => {
-                let a = control.array("register", register, |k| k == ArrayKind::Register)?;
-                (a, *index, a.register_text(value, size(a))?)
-            }
-            Write::Counter { counter, index, packets, bytes } => {
-                let a = control.array("counter", counter, |k| matches!(k, ArrayKind::Counter { .. }))?;
-                (a, *index, ArrayFacts::counter(*packets, *bytes, size(a)))
-            }
-            Write::Meter { meter, index, rates } => {
-                let a = control.array("meter", meter, |k| matches!(k, ArrayKind::Meter { .. }))?;
-                (a, *index, checked_meter(&a.name, rates)?)
-            }
-            _ => return Ok(Vec::new()),
-        };
-        let (first, count) = a.span(index)?;
-        let blocks = (first..first + count).step_by(BLOCK as usize);
-        let fill = |at: u32| {
-            let values = value.repeat((first + count - at).min(BLOCK) as usize);
-            Change::Fill { map: a.map.clone(), first: at, values }
-        };
-        Ok(blocks.map(fill).collect())
     }
 
     fn set_group(&self, Group { group, copies }: &Group) -> Result<Change, String> {
@@ -125,7 +94,12 @@ impl Desk {
     }
 
     /// Has the packet thread apply changes: all, or none.
-    fn apply<'w>(&self, changes: Vec<Change>, write: impl Fn(usize) -> &'w Write) -> Result<(), Failed> {
+    fn apply<'w>(
+        &self,
+        program: &Named,
+        changes: Vec<Change>,
+        write: impl Fn(usize) -> &'w Write,
+    ) -> Result<(), Failed> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changes = changes.into_iter();
         let mut applied: Vec<Changes> = Vec::new();
@@ -139,7 +113,7 @@ impl Desk {
             let at = before + part.applied;
             applied.push(part);
             if let Err(error) = result {
-                let why = self.reason(write(at), &error);
+                let why = program.reason(write(at), &error);
                 while let Some(part) = applied.pop() {
                     let undone = self.change(part.reverse()).map_err(|why| (at, why))?;
                     undone
@@ -155,6 +129,12 @@ impl Desk {
         let Done { work, result } = self.orders.execute(Work::Change(part))?;
         let Work::Change(part) = work else { return Err("no changes".to_owned()) };
         Ok((part, result))
+    }
+}
+
+impl Named {
+    fn control(&self) -> Result<&Control, String> {
+        self.control.as_ref().map_err(ToString::to_string)
     }
 
     /// Returns why a write failed, and what to do.
@@ -184,6 +164,36 @@ impl Desk {
             error => format!("{}: {error}", t.name),
         }
     }
+}
+
+/// Encodes a write of registers, counters or meters.
+fn elements(program: &Named, control: &Control, write: &Write) -> Result<Vec<Change>, ElementError> {
+    let size = |a: &ArrayFacts| {
+        let map = program.described.maps.iter().find(|(symbol, _)| *symbol == a.map);
+        map.map_or(0, |(_, definition)| definition.value_size as usize)
+    };
+    let (a, index, value) = match write {
+        Write::Register { register, index, value } => {
+            let a = control.array("register", register, |k| k == ArrayKind::Register)?;
+            (a, *index, a.register_text(value, size(a))?)
+        }
+        Write::Counter { counter, index, packets, bytes } => {
+            let a = control.array("counter", counter, |k| matches!(k, ArrayKind::Counter { .. }))?;
+            (a, *index, ArrayFacts::counter(*packets, *bytes, size(a)))
+        }
+        Write::Meter { meter, index, rates } => {
+            let a = control.array("meter", meter, |k| matches!(k, ArrayKind::Meter { .. }))?;
+            (a, *index, checked_meter(&a.name, rates)?)
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let (first, count) = a.span(index)?;
+    let blocks = (first..first + count).step_by(BLOCK as usize);
+    let fill = |at: u32| {
+        let values = value.repeat((first + count - at).min(BLOCK) as usize);
+        Change::Fill { map: a.map.clone(), first: at, values }
+    };
+    Ok(blocks.map(fill).collect())
 }
 
 fn put(t: &TableFacts, entry: &Entry, flag: UpdateFlag) -> Result<Change, EntryTextError> {

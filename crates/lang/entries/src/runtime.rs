@@ -135,7 +135,10 @@ fn table_entry(control: &Control, text: &str) -> Result<Write, Wrong> {
 }
 
 fn key_match(table: &TableFacts, name: &str, value: &Value) -> Result<Named, Problem> {
-    let Some(pair) = value.as_array() else { return Ok(named(name, scalar(name, value)?)) };
+    let parts = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    if let [one] = parts {
+        return Ok(named(name, scalar(name, one)?));
+    }
     let at = names::find("key", name, false, table.keys.iter().map(|k| k.name.as_str()))?;
     let key = &table.keys[at];
     let between = match key.kind {
@@ -144,8 +147,8 @@ fn key_match(table: &TableFacts, name: &str, value: &Value) -> Result<Named, Pro
         "range" => "..",
         kind => return Err(Problem::Json(format!("{} has one value: its match kind is {kind}", key.name))),
     };
-    let [first, second] = pair.as_slice() else {
-        return Err(Problem::Json(format!("{} has a value or two, not {}", key.name, pair.len())));
+    let [first, second] = parts else {
+        return Err(Problem::Json(format!("{} has a value or two, not {}", key.name, parts.len())));
     };
     Ok(named(&key.name, format!("{}{between}{}", scalar(name, first)?, scalar(name, second)?)))
 }
@@ -226,7 +229,8 @@ mod tests {
       "action_params": { "next_hop": "08:00:00:00:01:11", "port": 1 }
     },
     { "table": "acl", "match": { "proto": [6, "0xff"], "dst_port": [80, 443] }, "priority": 3,
-      "action_name": "drop" }
+      "action_name": "drop" },
+    { "table": "routes", "match": { "dst": ["10.0.2.2"] }, "action_name": "drop" }
   ]
 }
 "#;
@@ -234,7 +238,7 @@ mod tests {
     #[test]
     fn the_tutorials_files_are_read() {
         let written = read(&program(), FILE).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(written.iter().map(|w| w.line).collect::<Vec<_>>(), [9, 15, 21, 6]);
+        assert_eq!(written.iter().map(|w| w.line).collect::<Vec<_>>(), [9, 15, 21, 23, 6]);
         let Write::Default { table, action } = &written[0].write else { panic!("{written:?}") };
         assert_eq!((table.as_str(), action.name.as_str()), ("ingress.routes", "ingress.drop"));
         let Write::Add(route) = &written[1].write else { panic!("{written:?}") };
@@ -244,9 +248,11 @@ mod tests {
         assert_eq!(rule.matches.priority, Some(3));
         let values: Vec<_> = rule.matches.keys.iter().map(|k| k.value.as_str()).collect();
         assert_eq!(values, ["80..443", "6&&&0xff"]);
+        let Write::Add(host) = &written[3].write else { panic!("{written:?}") };
+        assert_eq!(host.matches.keys, [named("dst", "10.0.2.2".into())]);
         let copy = |port, replica| GroupCopy { port, replica };
         let group = Group { group: 1, copies: vec![copy(2, 7), copy(3, 0)] };
-        assert_eq!(written[3].write, Write::SetGroup(group));
+        assert_eq!(written[4].write, Write::SetGroup(group));
     }
 
     #[test]
@@ -260,9 +266,9 @@ mod tests {
             (entry("\"table\": \"routes\""), 3, "missing field `action_name`"),
             (entry("\"table\": \"nowhere\", \"action_name\": \"drop\""), 2, "unknown table `nowhere`"),
             (
-                entry("\"table\": \"routes\", \"match\": {\"dst\": [1]}, \"action_name\": \"drop\""),
+                entry("\"table\": \"routes\", \"match\": {\"dst\": [1, 2, 3]}, \"action_name\": \"drop\""),
                 2,
-                "or two, not 1",
+                "or two, not 3",
             ),
             (
                 entry("\"table\": \"routes\", \"match\": {\"dst\": 1.5}, \"action_name\": \"drop\""),

@@ -7,6 +7,7 @@
 //! | `described` | [`Control`], the same view of a program that runs, from the schema in its object |
 //! | [`element`] | encoding of the elements of registers, counters and meters |
 //! | [`entry`] | entries as people write them, with [`names`] and [`value`]s |
+//! | `kept` | what a program keeps of the state of the one that it replaces |
 //! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
 //! | `decode` | shows what fits the program's schema |
 //! | `objects` | the objects of a schema, with their maps |
@@ -21,6 +22,7 @@ mod described;
 pub mod element;
 pub mod entry;
 mod fuzz;
+mod kept;
 pub mod model;
 pub mod names;
 mod objects;
@@ -31,6 +33,7 @@ pub mod write;
 
 pub use described::{Control, DescribedError};
 pub use fuzz::fuzz;
+pub use kept::Kept;
 pub use objects::{Object, objects};
 pub use source::{Described, Extent, ReadMap, Rows};
 

@@ -69,6 +69,7 @@ fn check_contents(packages: &[PathBuf]) {
         "./usr/share/doc/p4shield/docs/reference/configuration.md",
         "./usr/share/p4shield/prometheus/p4shield.rules.yml",
         "./usr/share/p4shield/grafana/p4shield.json",
+        "./usr/share/p4shield/mininet/p4shield_mininet.py",
     ] {
         assert!(owners.contains_key(file), "{file} is in no package");
     }

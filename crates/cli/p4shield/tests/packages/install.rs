@@ -67,6 +67,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
         "share/p4shield/p4shield.toml",
         "share/p4shield/prometheus/p4shield.rules.yml",
         "share/p4shield/grafana/p4shield.json",
+        "share/p4shield/mininet/p4shield_mininet.py",
         "share/p4shield/installed-files",
     ] {
         assert!(installed.contains(&Path::new("usr/local").join(file)), "{file} is not installed");

@@ -271,6 +271,20 @@ impl Map {
         }
     }
 
+    /// Takes the entries of another program's map. Costs a copy of the values: keys change hands.
+    ///
+    /// # Errors
+    /// [`MapError::Invalid`] if the definitions differ; nothing has changed. After success, the other map's
+    /// entries are not defined: its program does not run again.
+    pub fn take(&mut self, other: &mut Self) -> Result<(), MapError> {
+        if self.definition != other.definition {
+            return Err(MapError::Invalid);
+        }
+        std::mem::swap(&mut self.keys, &mut other.keys);
+        self.values.write_all(&other.values);
+        Ok(())
+    }
+
     /// Returns the keys and values of all entries in no particular order. An array has all of its entries.
     pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
         (0..self.definition.max_entries as usize).filter_map(|slot| {

@@ -80,6 +80,16 @@ impl Storage {
         unsafe { self.write_from(slot, value.as_ptr()) };
     }
 
+    /// Copies all values of a storage of the same shape.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub(crate) fn write_all(&self, from: &Self) {
+        assert_eq!((self.slots, self.size), (from.slots, from.size), "callers compare the maps' definitions");
+        // SAFETY: both allocations have `slots * stride` bytes, and they are two.
+        unsafe { from.base.copy_to_nonoverlapping(self.base, self.slots * self.stride) };
+    }
+
     fn pointer(&self, slot: usize) -> *mut u8 {
         assert!(slot < self.slots, "slots come from the map's index");
         // SAFETY: the address is within the allocation, since `slot < slots`.

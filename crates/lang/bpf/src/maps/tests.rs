@@ -265,3 +265,19 @@ fn a_part_is_not_copied_from_a_map_of_another_shape() {
     assert!(!map(16).copy_part(&mut copy) && copy.next() == Some(0));
     assert!(map(8).copy_part(&mut copy) && copy.next().is_none() && copy.entries().count() == 9);
 }
+
+#[test]
+fn a_map_takes_the_entries_of_another_one() {
+    for (map_type, key) in [(TYPE_ARRAY, vec![1, 0, 0, 0]), (TYPE_HASH, vec![1, 2, 3, 4])] {
+        let (mut old, mut new) = (map(map_type, 4, 3), map(map_type, 4, 3));
+        old.update(&key, &[1, 2, 3, 4], UpdateFlag::Any).unwrap();
+        new.update(&[2, 0, 0, 0], &[9; 4], UpdateFlag::Any).unwrap();
+        let expected: Vec<_> = old.iter().collect();
+        assert_eq!(new.take(&mut old), Ok(()));
+        assert_eq!(new.iter().collect::<Vec<_>>(), expected);
+        // It goes on as the other one would have.
+        assert_eq!(new.update(&[2, 0, 0, 0], &[5; 4], UpdateFlag::Any), Ok(()));
+        assert_eq!((new.lookup(&key), new.lookup(&[2, 0, 0, 0])), (Ok(vec![1, 2, 3, 4]), Ok(vec![5; 4])));
+        assert_eq!(new.take(&mut map(map_type, 4, 4)), Err(MapError::Invalid));
+    }
+}

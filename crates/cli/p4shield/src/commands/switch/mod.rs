@@ -3,6 +3,8 @@
 mod array;
 mod group;
 mod load;
+mod program;
+mod replace;
 mod run;
 mod status;
 mod table;
@@ -40,6 +42,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Load(replace::Replace),
     Status(status::Status),
     Table(table::Table),
     Group(group::Groups),
@@ -60,6 +63,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.command {
             Command::Run(a) => a.run(),
+            Command::Load(a) => a.run(),
             Command::Status(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),

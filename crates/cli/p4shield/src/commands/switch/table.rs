@@ -184,6 +184,8 @@ impl Listing {
         }
         if self.json {
             output::json(&view)?;
+        } else if let (true, Some(ObjectKind::Meter)) = (view.objects.is_empty(), kind) {
+            output::line("the program has no meters");
         } else {
             output::text(&text(&view, what));
         }

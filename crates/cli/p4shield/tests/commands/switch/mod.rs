@@ -2,6 +2,7 @@
 
 mod array;
 mod load;
+mod replace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,32 @@
+//! Replaces the program while packets flow.
+//!
+//! The desk verifies and compiles the new program; the packet thread then exchanges both between two
+//! rounds. The new program takes the entries of what both declare alike ([`Kept`]).
+
+use crate::api::{Answer, Replaced};
+use crate::desk::Desk;
+use crate::order::{Replacement, Work};
+use p4shield_bpf::Object;
+use p4shield_tables::Kept;
+use std::sync::PoisonError;
+
+impl Desk {
+    pub(crate) fn replace(&self, file: &str, objects: &[String]) -> Result<Answer, String> {
+        // The name comes from a client, and errors show it.
+        let file = p4shield_text::printable(file);
+        let parsed = objects.iter().map(|object| {
+            let bytes = hex::decode(object).map_err(|e| format!("the object is not hexadecimal: {e}"))?;
+            Object::parse(&bytes).map(|o| o.named(&file)).map_err(|e| e.to_string())
+        });
+        let objects = parsed.collect::<Result<Vec<_>, _>>()?;
+        // Outside the lock, since it takes seconds.
+        let (program, traits, named) = (self.loader)(&file, &objects)?.parts();
+        let mut running = self.program.write().unwrap_or_else(PoisonError::into_inner);
+        let Kept { maps, kept, lost } = Kept::between(&running.described, &named.described);
+        let replacement = Replacement { program: Some(program), traits, maps };
+        // The old program, which is in the answer, is dropped here and not by the packet thread.
+        self.orders.execute(Work::Replace(Box::new(replacement)))?;
+        *running = named;
+        Ok(Answer::Replaced(Replaced { kept, lost }))
+    }
+}

@@ -1,0 +1,38 @@
+//! A program of the switch: its code for the packet thread, its names for the desk.
+
+use p4shield_bpf::{Object, Program};
+use p4shield_switch::Traits;
+use p4shield_tables::{Control, Described, DescribedError};
+
+/// Verifies and loads a program from its objects, or returns the reason why it is refused.
+pub type Loader = dyn Fn(&str, &[Object]) -> Result<Loaded, String> + Send + Sync;
+
+/// A program by its names.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// The program's file.
+    pub(crate) file: String,
+    pub(crate) described: Described,
+    pub(crate) control: Result<Control, DescribedError>,
+}
+
+/// A program that is ready to run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its file.
+    pub name: String,
+    /// The program.
+    pub program: Program,
+    /// Its description, from its object.
+    pub described: Described,
+    /// How the switch runs it.
+    pub traits: Traits,
+}
+
+impl Loaded {
+    /// Divides it into what the packet thread runs, and its names.
+    pub(crate) fn parts(self) -> (Program, Traits, Named) {
+        let control = Control::of(&self.described);
+        (self.program, self.traits, Named { file: self.name, described: self.described, control })
+    }
+}

@@ -127,15 +127,15 @@ fn least(options: &Options, mut f: impl FnMut()) -> f64 {
 }
 
 /// A compiled program with the time that each step took.
-struct CompiledProgram {
-    compiled: p4shield_p4::Compiled,
+pub(crate) struct CompiledProgram {
+    pub(crate) compiled: p4shield_p4::Compiled,
     compile: Duration,
     verify: Duration,
-    jit: Program,
+    pub(crate) jit: Program,
     interpreter: Program,
 }
 
-fn make(name: &str, source: &str, macros: &[&str]) -> anyhow::Result<CompiledProgram> {
+pub(crate) fn make(name: &str, source: &str, macros: &[&str]) -> anyhow::Result<CompiledProgram> {
     let defines = macros.iter().map(|m| ((*m).to_owned(), "1".to_owned())).collect();
     let start = Instant::now();
     let compiled = p4shield_p4::compile(

@@ -8,6 +8,7 @@ pub mod cores;
 pub mod defaults;
 pub mod engine;
 mod figures;
+pub mod forward;
 pub mod mediator;
 pub mod protocol;
 mod shield;

@@ -3,6 +3,7 @@
 mod channel;
 mod defaults;
 mod engine;
+mod forward;
 mod mediator;
 mod switch;
 mod table;
@@ -41,6 +42,8 @@ enum Benchmark {
     Defaults(defaults::Args),
     /// Nanoseconds per packet, for whole programs and by phase
     Engine(engine::Args),
+    /// Packets a second of a P4 switch on one core, by program; beside peers
+    Forward(forward::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
     Channel(channel::Args),
     /// Nanoseconds per packet in the switch's thread, by traffic, burst and header size
@@ -68,6 +71,7 @@ impl Args {
         end.unless_begun(match self.benchmark {
             Benchmark::Defaults(a) => a.run(),
             Benchmark::Engine(a) => a.run(),
+            Benchmark::Forward(a) => a.run(),
             Benchmark::Channel(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),
             Benchmark::Switch(a) => a.run(),

@@ -268,16 +268,24 @@ fn a_part_is_not_copied_from_a_map_of_another_shape() {
 
 #[test]
 fn a_map_takes_the_entries_of_another_one() {
-    for (map_type, key) in [(TYPE_ARRAY, vec![1, 0, 0, 0]), (TYPE_HASH, vec![1, 2, 3, 4])] {
-        let (mut old, mut new) = (map(map_type, 4, 3), map(map_type, 4, 3));
+    let prefix = |first| [&32_u32.to_le_bytes()[..], &[first, 2, 3, 4]].concat();
+    // A rule: priority, value, mask.
+    let rule = |first| [&1_u32.to_le_bytes()[..], &[first, 2, 3, 4], &[0xff; 4]].concat();
+    for (map_type, key_size, key, other) in [
+        (TYPE_ARRAY, 4, vec![1, 0, 0, 0], vec![2, 0, 0, 0]),
+        (TYPE_HASH, 4, vec![1, 2, 3, 4], vec![2, 0, 0, 0]),
+        (TYPE_LPM_TRIE, 8, prefix(1), prefix(2)),
+        (TYPE_CLASSIFIER, 4, rule(1), rule(2)),
+    ] {
+        let (mut old, mut new) = (map(map_type, key_size, 3), map(map_type, key_size, 3));
         old.update(&key, &[1, 2, 3, 4], UpdateFlag::Any).unwrap();
-        new.update(&[2, 0, 0, 0], &[9; 4], UpdateFlag::Any).unwrap();
+        new.update(&other, &[9; 4], UpdateFlag::Any).unwrap();
         let expected: Vec<_> = old.iter().collect();
         assert_eq!(new.take(&mut old), Ok(()));
         assert_eq!(new.iter().collect::<Vec<_>>(), expected);
         // It goes on as the other one would have.
-        assert_eq!(new.update(&[2, 0, 0, 0], &[5; 4], UpdateFlag::Any), Ok(()));
-        assert_eq!((new.lookup(&key), new.lookup(&[2, 0, 0, 0])), (Ok(vec![1, 2, 3, 4]), Ok(vec![5; 4])));
-        assert_eq!(new.take(&mut map(map_type, 4, 4)), Err(MapError::Invalid));
+        assert_eq!(new.update(&other, &[5; 4], UpdateFlag::Any), Ok(()));
+        assert_eq!((new.entry(&key), new.entry(&other)), (Ok(vec![1, 2, 3, 4]), Ok(vec![5; 4])));
+        assert_eq!(new.take(&mut map(map_type, key_size, 4)), Err(MapError::Invalid));
     }
 }

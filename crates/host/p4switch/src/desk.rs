@@ -62,7 +62,7 @@ impl Desk {
         self.program.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn status(&self) -> Result<Status, String> {
+    pub(crate) fn status(&self) -> Result<Status, String> {
         let done = self.orders.execute(Work::Count(Counts::default()))?;
         let Work::Count(counts) = done.work else { return Err("no counts".to_owned()) };
         let program = self.program();

@@ -12,6 +12,7 @@
 //! | `write` | what the desk changes: finds tables by name, encodes entries, and undoes if one fails |
 //! | `change` | the changes that an order consists of, and their reverse |
 //! | `load` | replaces the program |
+//! | `metrics` | the status for Prometheus |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the packet thread |
@@ -25,6 +26,7 @@ pub mod api;
 mod change;
 mod desk;
 mod load;
+mod metrics;
 mod order;
 mod program;
 mod run;

@@ -2,12 +2,14 @@
 
 use crate::api::{Answer, Format};
 use crate::desk::Desk;
+use crate::metrics;
 use crate::order::{Inbox, orders};
 use crate::program::{Loaded, Loader};
 use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts};
 use p4shield_socket::{ListenError, Server, listen};
 use p4shield_switch::{PacketIo, PortError, Switch};
 use p4shield_text::chain;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -24,6 +26,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// Files that are loaded before the first packet.
     pub entries: Vec<EntriesFile>,
+    /// Where metrics are served over HTTP.
+    pub metrics: Option<SocketAddr>,
     /// Loads a program that replaces the first one.
     pub loader: Box<Loader>,
 }
@@ -59,6 +63,15 @@ pub enum SwitchError {
         file: String,
         /// The reason.
         why: String,
+    },
+    /// Metrics cannot be served.
+    #[error("cannot serve metrics at {address}; another process may use the port")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
     },
     /// Another switch has the socket.
     #[error("another switch answers on {}; stop it, or name another socket with --socket", .0.display())]
@@ -106,12 +119,20 @@ pub fn run(
         writing: Mutex::new(()),
     };
     load_files(&desk, &config.entries, &mut inbox, &mut switch)?;
+    let desk = Arc::new(desk);
+    let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
     let _server = Server::start(listener, desk).map_err(SwitchError::Threads)?;
     ready();
     while !stop.load(Ordering::Relaxed) {
         step(&mut switch, &mut inbox, &problems);
     }
     Ok(())
+}
+
+fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrape::Server, SwitchError> {
+    let desk = Arc::clone(desk);
+    let started = p4shield_scrape::Server::start(address, move || metrics::render(&desk));
+    started.map_err(|source| SwitchError::Metrics { address, source })
 }
 
 /// Loads files, while no packet flows: this thread executes the orders of another one.

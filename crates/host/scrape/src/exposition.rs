@@ -13,11 +13,11 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 const PREFIX: &str = "p4shield";
 
 /// Names and values of a row's labels.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// A type of metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A number that only grows.
     Counter,
     /// A number that grows and falls.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 
 /// A metric with its rows.
 #[derive(Debug)]
-pub(crate) struct Family {
+pub struct Family {
     name: String,
     kind: Kind,
     help: &'static str,
@@ -35,19 +35,20 @@ pub(crate) struct Family {
 
 impl Family {
     /// Returns a metric without rows. `name` lacks the prefix and, for a counter, `_total`.
-    pub(crate) fn new(name: &str, kind: Kind, help: &'static str) -> Self {
+    #[must_use]
+    pub fn new(name: &str, kind: Kind, help: &'static str) -> Self {
         let suffix = if kind == Kind::Counter { "_total" } else { "" };
         Self { name: format!("{PREFIX}_{name}{suffix}"), kind, help, rows: BTreeMap::new() }
     }
 
     /// Adds to the row with these labels.
-    pub(crate) fn add(&mut self, labels: Labels, n: u64) {
+    pub fn add(&mut self, labels: Labels, n: u64) {
         let value = self.rows.entry(labels).or_default();
         *value = value.saturating_add(n);
     }
 
     /// Sets the row with these labels.
-    pub(crate) fn set(&mut self, labels: Labels, n: u64) {
+    pub fn set(&mut self, labels: Labels, n: u64) {
         self.rows.insert(labels, n);
     }
 
@@ -90,14 +91,19 @@ impl Family {
 }
 
 /// Returns the text of all metrics that have rows.
-pub(crate) fn text(families: &[Family]) -> String {
+///
+/// # Panics
+/// A name is no metric's.
+#[must_use]
+pub fn text(families: &[Family]) -> String {
     let families: Vec<_> = families.iter().filter(|f| !f.rows.is_empty()).map(Family::to_proto).collect();
     let text = TextEncoder::new().encode_to_string(&families);
     text.expect("every metric has a name and a row")
 }
 
 /// Returns labels with one more.
-pub(crate) fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+#[must_use]
+pub fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
     let mut labels = labels.clone();
     labels.push((name, value.to_owned()));
     labels

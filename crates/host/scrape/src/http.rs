@@ -1,7 +1,6 @@
 //! Metrics over HTTP, on a loopback address: just enough of HTTP/1.1 for a scraper.
 
-use crate::error::DaemonError;
-use crate::metrics::exposition::CONTENT_TYPE;
+use crate::exposition::CONTENT_TYPE;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -19,7 +18,8 @@ const ELSEWHERE: &str = "metrics are at /metrics\n";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The thread that serves metrics. Ends when dropped.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     configured: SocketAddr,
     address: SocketAddr,
     ending: Arc<AtomicBool>,
@@ -28,14 +28,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves what `render` returns.
-    pub(crate) fn start(
-        configured: SocketAddr,
-        render: impl Fn() -> String + Send + 'static,
-    ) -> Result<Self, DaemonError> {
-        let address = configured;
-        let failed = |source| DaemonError::Listen { address: address.to_string(), source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    ///
+    /// # Errors
+    /// The address cannot be bound, or the system has no thread left.
+    pub fn start(configured: SocketAddr, render: impl Fn() -> String + Send + 'static) -> io::Result<Self> {
+        let listener = TcpListener::bind(configured)?;
+        let address = listener.local_addr()?;
         let ending = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ending);
         let run = move || {
@@ -50,12 +48,13 @@ impl Server {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("metrics".into()).spawn(run).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(run)?;
         Ok(Self { configured, address, ending, thread: Some(thread) })
     }
 
     /// Returns the configured address; port 0 stands for any.
-    pub(crate) const fn configured(&self) -> SocketAddr {
+    #[must_use]
+    pub const fn configured(&self) -> SocketAddr {
         self.configured
     }
 }

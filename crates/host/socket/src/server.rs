@@ -39,6 +39,24 @@ pub trait Endpoint: Send + Sync + 'static {
     fn answered(&self, _answer: &Self::Answer) {}
 }
 
+impl<E: Endpoint> Endpoint for Arc<E> {
+    type Answer = E::Answer;
+    const MAX_CLIENTS: usize = E::MAX_CLIENTS;
+    const MAX_LINE: u64 = E::MAX_LINE;
+
+    fn admits(&self, uid: u32, gid: u32) -> bool {
+        E::admits(self, uid, gid)
+    }
+
+    fn answer(&self, line: &[u8], uid: u32) -> Self::Answer {
+        E::answer(self, line, uid)
+    }
+
+    fn answered(&self, answer: &Self::Answer) {
+        E::answered(self, answer);
+    }
+}
+
 /// A listening socket that this process owns. Dropping it removes its file.
 #[derive(Debug)]
 pub struct Listener {

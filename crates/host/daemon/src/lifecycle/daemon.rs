@@ -9,7 +9,6 @@ use crate::error::DaemonError;
 use crate::lifecycle::reload_report::ReloadReport;
 use crate::lifecycle::state::{DaemonState, FALLBACK_UID, Running, Starter};
 use crate::lifecycle::upgrade::UPGRADE_SIGNAL;
-use crate::metrics::http;
 use crate::programs::ProgramStore;
 use crate::status::Status;
 use crate::status::losses::RecentLosses;
@@ -173,8 +172,7 @@ impl Daemon {
         let looked_at = Arc::clone(&state);
         let watcher = Watcher::start(watched, move || looked_at.status().problems);
         let watcher = watcher.map_err(DaemonError::Watcher)?;
-        *state.http() =
-            metrics.map(|a| http::Server::start(a, crate::metrics::renderer(&state))).transpose()?;
+        *state.http() = metrics.map(|a| crate::metrics::serve(a, &state)).transpose()?;
         let running = state.running();
         let serve = |tenant: &str, socket: &_| api::serve_tenant(tenant, socket, &state);
         state.tenant_sockets().update(&running.config, serve);

@@ -16,11 +16,11 @@ use crate::config::Config;
 use crate::lifecycle::reload_report::ReloadReport;
 use crate::lifecycle::state::{DaemonState, Running};
 use crate::metrics;
-use crate::metrics::http;
 use crate::status::State;
 use crate::status::problem;
 use crate::status::problems::replaced_key_file;
 use crate::supervisor::{ChangeSummary, Supervisor, TenantChange};
+use p4shield_scrape::Server;
 use p4shield_text::chain;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,11 +119,11 @@ impl DaemonState {
     fn serve_metrics(self: &Arc<Self>) -> Result<(), String> {
         let address = self.running().config.daemon.metrics;
         let mut http = self.http();
-        if http.as_ref().map(http::Server::configured) == address {
+        if http.as_ref().map(Server::configured) == address {
             return Ok(());
         }
         drop(http.take());
-        let started = address.map(|a| http::Server::start(a, metrics::renderer(self))).transpose();
+        let started = address.map(|a| metrics::serve(a, self)).transpose();
         *http = started.map_err(|e| chain(&e))?;
         Ok(())
     }

@@ -7,7 +7,6 @@ use crate::adoption::AdoptionFolder;
 use crate::api::tenant_sockets::TenantSockets;
 use crate::attachment::Attachment;
 use crate::config::{self, Compartment, Config, Placement};
-use crate::metrics::http;
 use crate::programs::read_objects;
 use crate::programs::refusal;
 use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramRecord, ProgramStore};
@@ -17,6 +16,7 @@ use crate::supervisor::{Loaded, NO_PROGRAM, Supervisor, SupervisorConfig};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Cgroup, P4VmCommand, Processes};
+use p4shield_scrape::Server;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -113,7 +113,7 @@ pub(crate) struct DaemonState {
     /// The doorbells of the supervisors, which ring when lanes change.
     pub(crate) doorbells: Arc<Mutex<Vec<Arc<Doorbell>>>>,
     /// The server of metrics.
-    pub(crate) http: Mutex<Option<http::Server>>,
+    pub(crate) http: Mutex<Option<Server>>,
     /// The sockets of tenants.
     pub(crate) tenant_sockets: Mutex<TenantSockets>,
     /// Held during a reload: one at a time.
@@ -137,7 +137,7 @@ impl DaemonState {
     }
 
     /// Returns the server of metrics.
-    pub(crate) fn http(&self) -> MutexGuard<'_, Option<http::Server>> {
+    pub(crate) fn http(&self) -> MutexGuard<'_, Option<Server>> {
         self.http.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

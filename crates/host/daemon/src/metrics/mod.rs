@@ -3,12 +3,12 @@
 
 #[cfg(test)]
 mod dashboard;
-pub(crate) mod exposition;
-pub(crate) mod http;
 
+use crate::error::DaemonError;
 use crate::lifecycle::state::DaemonState;
-use crate::metrics::exposition::{Family, Kind, Labels, with};
 use crate::status::{DirectionStatus, PortStatus, State, Status};
+use p4shield_scrape::{Family, Kind, Labels, Server, text, with};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 fn counter(name: &str, help: &'static str) -> Family {
@@ -19,8 +19,17 @@ fn gauge(name: &str, help: &'static str) -> Family {
     Family::new(name, Kind::Gauge, help)
 }
 
+/// Serves the metrics of a daemon over HTTP.
+///
+/// # Errors
+/// [`DaemonError::Listen`].
+pub(crate) fn serve(address: SocketAddr, state: &Arc<DaemonState>) -> Result<Server, DaemonError> {
+    let failed = |source| DaemonError::Listen { address: address.to_string(), source };
+    Server::start(address, renderer(state)).map_err(failed)
+}
+
 /// Returns what renders the metrics of a daemon, which may end before.
-pub(crate) fn renderer(state: &Arc<DaemonState>) -> impl Fn() -> String + Send + 'static {
+fn renderer(state: &Arc<DaemonState>) -> impl Fn() -> String + Send + 'static {
     let state = Arc::downgrade(state);
     move || state.upgrade().map_or_else(String::new, |state| of(&state))
 }
@@ -29,7 +38,7 @@ pub(crate) fn renderer(state: &Arc<DaemonState>) -> impl Fn() -> String + Send +
 pub(crate) fn of(state: &DaemonState) -> String {
     let mut families = families(&state.status());
     families.extend(state.program_counters().families());
-    exposition::text(&families)
+    text(&families)
 }
 
 fn families(status: &Status) -> Vec<Family> {
@@ -242,7 +251,7 @@ mod tests {
     use super::*;
 
     fn render(status: &Status) -> String {
-        exposition::text(&families(status))
+        text(&families(status))
     }
     use crate::status::problem::{Problem, ProblemKind};
     use crate::status::{SideStatus, SwitchStatus, TenantStatus, Unowned, VmStatus, WireStatus};

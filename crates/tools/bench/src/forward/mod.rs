@@ -1,8 +1,8 @@
 //! `p4shield-dev bench forward`: packets a second of a P4 switch on one core.
 //!
-//! Ports are memory: what is measured is the switch with its program, without a driver. The first program is that
-//! of TEE Time at P4, which peers run, too: with `P4SHIELD_PEERS`, the script `swx/run` in that folder measures
-//! them afterwards, on the same core and over DPDK's `net_null` ports.
+//! Ports are memory: the switch with its program is measured, without a driver. The first program is that of
+//! TEE Time at P4, which peers run, too: with `P4SHIELD_PEERS`, the script `swx/run` in that folder measures
+//! them afterwards, over DPDK's `net_null` ports.
 
 mod ports;
 
@@ -136,7 +136,12 @@ fn router_entries() -> Vec<Entry> {
         let port = [(n + 1).to_string(), "_".to_owned()];
         Entry {
             table: "acl",
-            keys: vec![source[n as usize % 2].clone(), "_".into(), "6".into(), port[n as usize / 2 % 2].clone()],
+            keys: vec![
+                source[n as usize % 2].clone(),
+                "_".into(),
+                "6".into(),
+                port[n as usize / 2 % 2].clone(),
+            ],
             priority: Some(n + 1),
             action: "drop",
             params: Vec::new(),
@@ -191,7 +196,8 @@ fn install(tables: &[TableFacts], program: &mut Program, entry: &Entry) -> anyho
     let key = table.key_of(&MatchText { keys: unnamed(&entry.keys), priority: entry.priority })?;
     let action = ActionText { name: entry.action.to_owned(), params: unnamed(&entry.params) };
     let value = table.value_of(&action, false)?;
-    let map = program.maps_mut().and_then(|m| m.get_mut(table.map.as_deref()?)).context("a table has a map")?;
+    let map =
+        program.maps_mut().and_then(|m| m.get_mut(table.map.as_deref()?)).context("a table has a map")?;
     Ok(map.update(&key, &value, UpdateFlag::NoExist)?)
 }
 

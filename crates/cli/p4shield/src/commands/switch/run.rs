@@ -1,5 +1,6 @@
 //! `p4shield switch run`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use p4shield_bpf::Object;
@@ -32,8 +33,17 @@ pub(super) struct Run {
     /// Load this file before the first packet, as `p4shield switch table load` does; may be repeated
     #[arg(long, value_name = "FILE")]
     entries: Vec<PathBuf>,
+    /// Serve metrics for Prometheus at this address of the loopback interface, such as 127.0.0.1:9465
+    #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     socket: Socket,
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:9465")?;
+    let is_loopback = address.ip().is_loopback();
+    is_loopback.then_some(address).ok_or_else(|| format!("{} is no loopback address", address.ip()))
 }
 
 /// A port's number and interface.
@@ -61,7 +71,13 @@ impl Run {
         let socket = self.socket.socket;
         let loader =
             |name: &str, objects: &[Object]| program::load(name, objects).map_err(|e| format!("{e:#}"));
-        let config = Config { ports, socket: socket.clone(), entries, loader: Box::new(loader) };
+        let config = Config {
+            ports,
+            socket: socket.clone(),
+            entries,
+            metrics: self.metrics,
+            loader: Box::new(loader),
+        };
         let shown = config.ports.clone();
         let ready = || {
             let ports: Vec<_> = shown.iter().map(|(number, name)| format!("{number}={name}")).collect();

@@ -82,16 +82,24 @@ pub const STEPS: usize = 3;
 /// # Errors
 /// A program does not compile or load, or forwards no packet, which is a bug; or the peers' script fails.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
-    let core = cores::two()[0];
-    cores::pin(core);
     progress("the TEE paper's program".into());
-    let tee = measure(options, "XOR, add, XOR; one exact table", TEE, tee_entries)?;
+    let tee = on_a_core(|| measure(options, "XOR, add, XOR; one exact table", TEE, tee_entries))?;
     progress("a router with an access list".into());
-    let router = measure(options, "access list, longest prefix", ROUTER, router_entries)?;
+    let router = on_a_core(|| measure(options, "access list, longest prefix", ROUTER, router_entries))?;
     progress("peers".into());
     let peers = std::env::var_os(PEERS).map(|folder| peers(Path::new(&folder))).transpose()?;
     let programs = vec![tee, router];
     Ok(Report { packet_bytes: PACKET_BYTES, programs, peers: peers.unwrap_or_default() })
+}
+
+/// Measures on a thread of its own, since peers inherit the core of the one that starts them.
+fn on_a_core(work: impl FnOnce() -> anyhow::Result<Forwarding> + Send) -> anyhow::Result<Forwarding> {
+    let pinned = || {
+        cores::pin(cores::two()[0]);
+        work()
+    };
+    let done = std::thread::scope(|scope| scope.spawn(pinned).join());
+    done.map_err(|_| anyhow!("the measuring thread panicked")).flatten()
 }
 
 /// An entry: its table, keys, priority, action and parameters.

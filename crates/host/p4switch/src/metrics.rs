@@ -1,4 +1,4 @@
-//! The metrics of a switch, from its status. docs/reference/metrics.md documents the names and labels,
+//! The metrics of a switch, from its status. docs/reference/switch-metrics.md documents the names and labels,
 //! which are stable.
 
 use crate::api::{PortStatus, Status};
@@ -62,10 +62,13 @@ mod tests {
         ] {
             assert!(text.contains(row), "{text}");
         }
-        let document = include_str!("../../../../docs/reference/metrics.md");
+        let document = include_str!("../../../../docs/reference/switch-metrics.md");
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().unwrap();
-            assert!(document.contains(&format!("| `{name}` |")), "docs/reference/metrics.md lacks {name}");
+            assert!(
+                document.contains(&format!("| `{name}` |")),
+                "docs/reference/switch-metrics.md lacks {name}"
+            );
         }
     }
 }

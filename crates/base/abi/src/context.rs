@@ -25,7 +25,7 @@ pub struct Context {
     pub input_port: u32,
     /// Length of the whole packet in bytes; the header copy may be shorter.
     pub packet_length: u32,
-    /// Written by programs that choose a port, see [`action`].
+    /// Written by programs that choose a port; in a divided program, see [`crate::division`].
     pub output_action: u32,
     /// See `output_action`.
     pub output_port: u32,
@@ -58,17 +58,6 @@ pub mod offset {
     pub const VM: i16 = 36;
     /// `timestamp_ns`, 8 bytes.
     pub const TIMESTAMP_NS: i16 = 40;
-}
-
-/// Values of `output_action` in programs that need replication ([`crate::object::NEED_REPLICATION`]).
-/// An engine that cannot replicate packets does not load them. One run makes one packet, so the
-/// program runs again for each copy.
-pub mod action {
-    /// After a run, with the verdict `drop`: the packet goes to the group with the number in `output_port`.
-    pub const REPLICATE: u32 = 0x100;
-    /// Before a run: the run makes one copy. `output_port` contains the copy's port in its lower 16
-    /// bits, and above them the number of the copy in its group.
-    pub const COPY: u32 = 0x101;
 }
 
 /// Bytes in a [`Context`].

@@ -5,6 +5,7 @@
 //! | module | layout | between |
 //! |---|---|---|
 //! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
+//! | [`division`] | requests and block of a divided program | program and switch |
 //! | [`object`] | sections of a program's ELF object | compiler and engine |
 //! | [`schema`] | names and types of a program's state | compiler and host daemon |
 //! | [`channel`] | requests, answers and packet headers | mediator and P4 VM |
@@ -29,6 +30,7 @@ extern crate std;
 pub mod bytes;
 pub mod channel;
 pub mod context;
+pub mod division;
 pub mod handshake_page;
 pub mod helper;
 pub mod info;

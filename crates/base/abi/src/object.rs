@@ -31,14 +31,24 @@ pub const MAX_INSTRUCTIONS: usize = 8192;
 /// What the program needs from the engine besides one run for each packet: [`NeedRecord`]s. Without
 /// the section it needs nothing. A loader refuses needs that it does not know or cannot meet.
 pub const NEEDS_SECTION: &str = ".p4shield.needs";
-/// Value of [`NeedRecord::need`]: the program sends packets to groups, see [`crate::context::action`].
-pub const NEED_REPLICATION: u32 = 1;
+/// Values of [`NeedRecord::need`]: what a divided program asks for, see [`crate::division`]. 1 was
+/// replication by programs that older compilers divided otherwise.
+pub mod need {
+    /// It sends packets to multicast groups.
+    pub const GROUP: u32 = 2;
+    /// It clones packets.
+    pub const CLONE: u32 = 3;
+    /// It resubmits packets.
+    pub const RESUBMIT: u32 = 4;
+    /// It recirculates packets.
+    pub const RECIRCULATE: u32 = 5;
+}
 
 /// A need and its location in the source: 16 bytes in [`NEEDS_SECTION`], four `u32` in the order of
 /// the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedRecord {
-    /// The need, such as [`NEED_REPLICATION`].
+    /// The need, such as [`need::CLONE`].
     pub need: u32,
     /// Index into the file table of [`LINES_SECTION`].
     pub file: u32,

@@ -12,6 +12,10 @@ pub enum DropReason {
     NoPort,
     /// The program chose a multicast group that does not exist, or has no copies.
     NoGroup,
+    /// The program cloned it to a session that does not exist.
+    NoSession,
+    /// It caused too many runs of the program, or too many copies at a time ([`p4shield_traffic::MAX_RUNS`]).
+    Runs,
     /// The port had no room for it, or cannot send packets of its length.
     NoRoom,
     /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`].
@@ -20,8 +24,16 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Program, Self::Stopped, Self::NoPort, Self::NoGroup, Self::NoRoom, Self::TooLong];
+    pub const ALL: [Self; 8] = [
+        Self::Program,
+        Self::Stopped,
+        Self::NoPort,
+        Self::NoGroup,
+        Self::NoSession,
+        Self::Runs,
+        Self::NoRoom,
+        Self::TooLong,
+    ];
 
     /// Returns its name in status and metrics.
     #[must_use]
@@ -31,6 +43,8 @@ impl DropReason {
             Self::Stopped => "stopped",
             Self::NoPort => "no_port",
             Self::NoGroup => "no_group",
+            Self::NoSession => "no_session",
+            Self::Runs => "runs",
             Self::NoRoom => "no_room",
             Self::TooLong => "too_long",
         }
@@ -57,8 +71,12 @@ pub struct Counts {
     pub ports: Vec<PortCounts>,
     /// Packets that were replicated: each counts as its copies, and not as sent or dropped itself.
     pub replicated: u64,
-    /// Copies of replicated packets.
+    /// Copies of replicated packets, and clones.
     pub copies: u64,
+    /// Packets that started again as they had arrived.
+    pub resubmitted: u64,
+    /// Packets that started again instead of leaving.
+    pub recirculated: u64,
     /// By number of the [`DropReason`].
     pub dropped: [u64; DropReason::ALL.len()],
 }

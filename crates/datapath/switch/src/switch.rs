@@ -1,21 +1,17 @@
 //! The round of a switch: receive a batch, run the program, replicate, send.
 
 use crate::counts::{Counts, DropReason, PortCounts};
-use crate::groups::{Copy, Groups};
+use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
-use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
-use p4shield_abi::context::action;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::schema::Architecture;
-use p4shield_bpf::{Meta, Packet, Program, RunResult, VmInfo};
+use p4shield_bpf::{Meta, Packet, Program, VmInfo};
+use p4shield_traffic::{Run, Traffic};
 use std::time::Instant;
 
 /// Highest number of a port: programs for v1model have 9 bits for it.
 pub const MAX_PORT: u16 = 511;
-
-/// `ubpf_action.REDIRECT` of `ubpf_model`.
-const REDIRECT: u32 = 3;
 
 /// The reason why the numbers of ports are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,30 +40,25 @@ pub struct Traits {
     /// one for `ubpf_model` after `REDIRECT` only. Else the packet leaves by the other port of two, or by the
     /// port on which it arrived.
     pub architecture: Architecture,
-    /// It may send packets to multicast groups.
-    pub replicates: bool,
+    /// It may ask the traffic manager for copies or further runs ([`p4shield_abi::division`]).
+    pub divided: bool,
 }
 
 /// A packet in its place in a batch.
 struct Slot {
     packet: Packet,
-    /// The packet as it arrived, for the copies of a multicast group.
+    /// The packet as it arrived, for the traffic manager.
     original: Vec<u8>,
 }
 
 /// A P4 switch with its ports, for one thread.
 pub struct Switch<I> {
-    io: I,
+    exit: Exit<I>,
     program: Program,
     traits: Traits,
-    /// Multicast groups.
-    pub groups: Groups,
-    /// Numbers of the ports, by index.
-    numbers: Vec<u16>,
-    /// Indexes of the ports, by number.
-    indexes: Box<[Option<usize>]>,
+    /// Multicast groups and clone sessions.
+    pub traffic: Traffic,
     batch: Vec<Slot>,
-    counts: Counts,
     info: VmInfo,
     start: Instant,
 }
@@ -92,28 +83,26 @@ impl<I: PacketIo> Switch<I> {
             packet: Packet::new(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize),
             original: Vec::with_capacity(MAX_HEADER_BYTES as usize),
         };
+        let counts = Counts { ports: vec![PortCounts::default(); numbers.len()], ..Counts::default() };
         Ok(Self {
-            counts: Counts { ports: vec![PortCounts::default(); numbers.len()], ..Counts::default() },
             batch: std::iter::repeat_with(slot).take(BATCH).collect(),
-            groups: Groups::default(),
+            traffic: Traffic::new(),
             info: VmInfo::unknown(InfoStatus::Missing),
             start: Instant::now(),
-            io,
+            exit: Exit { io, numbers, indexes, counts },
             program,
             traits,
-            numbers,
-            indexes,
         })
     }
 
     /// Returns the packets so far.
     pub const fn counts(&self) -> &Counts {
-        &self.counts
+        &self.exit.counts
     }
 
     /// Returns the ports.
     pub const fn io(&mut self) -> &mut I {
-        &mut self.io
+        &mut self.exit.io
     }
 
     /// Returns the program, whose maps hold the entries of its tables.
@@ -142,7 +131,7 @@ impl<I: PacketIo> Switch<I> {
     pub fn round(&mut self) -> Result<usize, I::Error> {
         let mut received = 0;
         let mut failed = Ok(());
-        for port in 0..self.numbers.len() {
+        for port in 0..self.exit.numbers.len() {
             match self.receive(port) {
                 Ok(count) => {
                     received += count;
@@ -151,16 +140,17 @@ impl<I: PacketIo> Switch<I> {
                 Err(error) => failed = Err(error),
             }
         }
-        self.io.flush()?;
+        self.exit.io.flush()?;
         failed.map(|()| received)
     }
 
     /// Copies up to a batch of packets into the slots. Returns the number of filled slots.
     fn receive(&mut self, port: usize) -> Result<usize, I::Error> {
-        let (batch, replicates, mut filled) = (&mut self.batch, self.traits.replicates, 0);
-        let (counts, dropped) = (&mut self.counts.ports[port], &mut self.counts.dropped);
+        let (batch, divided, mut filled) = (&mut self.batch, self.traits.divided, 0);
+        let Exit { io, counts, .. } = &mut self.exit;
+        let (counts, dropped) = (&mut counts.ports[port], &mut counts.dropped);
         let most = batch.len();
-        self.io.receive(port, most, |bytes| {
+        io.receive(port, most, |bytes| {
             counts.received += 1;
             counts.received_bytes += bytes.len() as u64;
             if bytes.len() > MAX_HEADER_BYTES as usize {
@@ -169,7 +159,7 @@ impl<I: PacketIo> Switch<I> {
             }
             let Slot { packet, original } = &mut batch[filled];
             packet.reset(bytes, bytes.len() as u32);
-            if replicates {
+            if divided {
                 original.clear();
                 original.extend_from_slice(bytes);
             }
@@ -184,69 +174,17 @@ impl<I: PacketIo> Switch<I> {
             return;
         }
         let timestamp_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let meta = Meta { input_port: self.numbers[port].into(), timestamp_ns, ..Meta::default() };
-        for slot in 0..count {
-            let result = self.program.run(&mut self.batch[slot].packet, &meta, &self.info);
-            if result.verdict != Verdict::Pass
-                && result.stopped.is_none()
-                && self.traits.replicates
-                && result.output_action == action::REPLICATE
-            {
-                self.replicate(slot, &meta, result.output_port);
+        let meta = Meta { input_port: self.exit.numbers[port].into(), timestamp_ns, ..Meta::default() };
+        let Self { exit, program, traffic, batch, info, traits, .. } = self;
+        let mut leaving = Leaving { exit, from: port, architecture: traits.architecture };
+        for Slot { packet, original } in &mut batch[..count] {
+            let result = program.run(packet, &meta, info);
+            if traits.divided && Traffic::asks(&result) {
+                let mut run = Run { program, packet, meta: &meta, info };
+                traffic.follow(&mut run, original, &result, &mut leaving);
             } else {
-                self.send(slot, port, &result);
+                leaving.send(packet, &result);
             }
         }
-    }
-
-    /// Makes the copies of a packet for a multicast group.
-    fn replicate(&mut self, slot: usize, meta: &Meta, group: u32) {
-        let copies = self.groups.copies(group).len();
-        if copies == 0 {
-            return self.drop_packet(DropReason::NoGroup);
-        }
-        self.counts.replicated += 1;
-        for n in 0..copies {
-            let Copy { port, replica } = self.groups.copies(group)[n];
-            self.counts.copies += 1;
-            let Slot { packet, original } = &mut self.batch[slot];
-            packet.reset(original, original.len() as u32);
-            let result = self.program.run_copy(packet, meta, &self.info, (port, replica));
-            self.send(slot, usize::MAX, &result);
-        }
-    }
-
-    /// Sends a packet, which arrived at the port with index `from`, as the program decided.
-    fn send(&mut self, slot: usize, from: usize, result: &RunResult) {
-        if result.stopped.is_some() || result.limit.is_some() {
-            return self.drop_packet(DropReason::Stopped);
-        }
-        if result.verdict != Verdict::Pass {
-            return self.drop_packet(DropReason::Program);
-        }
-        let is_named = match self.traits.architecture {
-            Architecture::V1model => true,
-            Architecture::Ubpf => result.output_action == REDIRECT,
-            Architecture::Ebpf => false,
-        };
-        let to = match self.numbers.len() {
-            _ if is_named => usize::try_from(result.output_port).ok().and_then(|p| *self.indexes.get(p)?),
-            2 => Some(1 - from),
-            _ => Some(from),
-        };
-        let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
-        let packet = &self.batch[slot].packet;
-        let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
-        if self.io.send(to, bytes) {
-            let counts = &mut self.counts.ports[to];
-            counts.sent += 1;
-            counts.sent_bytes += bytes.len() as u64;
-        } else {
-            self.drop_packet(DropReason::NoRoom);
-        }
-    }
-
-    fn drop_packet(&mut self, reason: DropReason) {
-        self.counts.dropped[reason as usize] += 1;
     }
 }

@@ -3,7 +3,7 @@
 pub use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
 use p4shield_tables::view::{DirectionView, Inspection};
-use p4shield_tables::write::{Group, Write};
+use p4shield_tables::write::{CloneSession, Group, Write};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +27,9 @@ pub enum Request {
     Show(Inspection),
     /// Returns the multicast groups.
     Groups,
-    /// Writes a table or group.
+    /// Returns the clone sessions.
+    Sessions,
+    /// Writes a table, group or session.
     Write {
         /// The change.
         write: Write,
@@ -60,7 +62,9 @@ pub enum Answer {
     Shown(Box<DirectionView>),
     /// The answer to `groups`.
     Groups(Vec<Group>),
-    /// A table or group has been written.
+    /// The answer to `sessions`.
+    Sessions(Vec<CloneSession>),
+    /// A table, group or session has been written.
     Done,
     /// A file has been loaded.
     Loaded {
@@ -102,8 +106,12 @@ pub struct Status {
     pub ports: Vec<PortStatus>,
     /// Packets that were replicated for a multicast group.
     pub replicated: u64,
-    /// Copies of them.
+    /// Copies of them, and clones.
     pub copies: u64,
+    /// Packets that started again as they had arrived.
+    pub resubmitted: u64,
+    /// Packets that started again instead of leaving.
+    pub recirculated: u64,
     /// Dropped packets and copies, by reason.
     pub dropped: Vec<Dropped>,
     /// Each problem with its remedy.
@@ -130,7 +138,7 @@ pub struct PortStatus {
 /// Packets that were dropped for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// `program`, `stopped`, `no_port`, `no_group`, `no_room` or `too_long`.
+    /// `program`, `stopped`, `no_port`, `no_group`, `no_session`, `runs`, `no_room` or `too_long`.
     pub reason: String,
     /// Packets and copies.
     pub packets: u64,
@@ -222,7 +230,18 @@ pub fn groups(socket: &Path) -> Result<Vec<Group>, ApiError> {
     }
 }
 
-/// Writes a table or group of a switch.
+/// Returns the clone sessions of a switch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn sessions(socket: &Path) -> Result<Vec<CloneSession>, ApiError> {
+    match ask(socket, &Request::Sessions)? {
+        Answer::Sessions(sessions) => Ok(sessions),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Writes a table, group or session of a switch.
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.

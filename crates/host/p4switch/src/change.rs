@@ -1,7 +1,8 @@
-//! Changes of maps and groups, which can be undone.
+//! Changes of maps, groups and clone sessions, which can be undone.
 
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
-use p4shield_switch::{Copy, GroupError, PacketIo, Switch};
+use p4shield_switch::{PacketIo, Switch};
+use p4shield_traffic::{Copy, GroupError, Session, SessionError};
 
 /// The reason why a change is not applied.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,10 @@ pub(crate) enum ChangeError {
     Group(#[from] GroupError),
     #[error("there is no such group; `p4shield switch group list` shows those that exist")]
     NoGroup,
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error("there is no such clone session; `p4shield switch mirror list` shows those that exist")]
+    NoSession,
 }
 
 /// A change. Once it is applied, it is its own reverse.
@@ -25,6 +30,8 @@ pub(crate) enum Change {
     Fill { map: String, first: u32, values: Vec<u8> },
     /// Creates or replaces a multicast group; without copies, deletes it.
     Group { group: u16, copies: Option<Vec<Copy>> },
+    /// Creates or replaces a clone session; without targets, deletes it.
+    Session { number: u16, session: Option<Session> },
 }
 
 impl Change {
@@ -53,13 +60,24 @@ impl Change {
                 return on(switch, map, |m| swap_elements(m, *first, values));
             }
             Self::Group { group, copies } => {
-                let before = switch.groups.get(*group).map(<[Copy]>::to_vec);
+                let groups = &mut switch.traffic.groups;
+                let before = groups.get(*group).map(<[Copy]>::to_vec);
                 match copies.take() {
-                    Some(copies) => switch.groups.set(*group, copies)?,
-                    None if switch.groups.delete(*group) => {}
+                    Some(copies) => groups.set(*group, copies)?,
+                    None if groups.delete(*group) => {}
                     None => return Err(ChangeError::NoGroup),
                 }
                 Self::Group { group: *group, copies: before }
+            }
+            Self::Session { number, session } => {
+                let sessions = &mut switch.traffic.sessions;
+                let before = sessions.get((*number).into());
+                match session {
+                    Some(session) => sessions.set(*number, *session)?,
+                    None if sessions.delete(*number) => {}
+                    None => return Err(ChangeError::NoSession),
+                }
+                Self::Session { number: *number, session: before }
             }
         };
         *self = reverse;

@@ -6,9 +6,10 @@ use crate::program::{Loader, Named};
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
-use p4shield_switch::{Copy, Counts, DropReason, Groups};
-use p4shield_tables::write::{Group, GroupCopy};
+use p4shield_switch::{Counts, DropReason};
+use p4shield_tables::write::{CloneSession, Group, GroupCopy};
 use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
+use p4shield_traffic::{Copy, Groups, Session, Sessions};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
@@ -49,6 +50,7 @@ impl Endpoint for Desk {
             }
             Ok(Request::Replace { file, objects }) => self.replace(&file, &objects),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
+            Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Write { write }) => self.write(&write).map(|()| Answer::Done),
             Ok(Request::Load { format, text, replace }) => self.load(&format, &text, replace),
             Err(error) => Err(format!("the request cannot be parsed: {error}")),
@@ -84,6 +86,8 @@ impl Desk {
             ports: ports.collect(),
             replicated: counts.replicated,
             copies: counts.copies,
+            resubmitted: counts.resubmitted,
+            recirculated: counts.recirculated,
             dropped: dropped.collect(),
             problems: self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         })
@@ -96,6 +100,13 @@ impl Desk {
         let group =
             |(group, copies): (u16, &[Copy])| Group { group, copies: copies.iter().map(copy).collect() };
         Ok(groups.iter().map(group).collect())
+    }
+
+    fn sessions(&self) -> Result<Vec<CloneSession>, String> {
+        let done = self.orders.execute(Work::Sessions(Sessions::default()))?;
+        let Work::Sessions(sessions) = done.work else { return Err("no sessions".to_owned()) };
+        let session = |(session, Session { port, group })| CloneSession { session, port, group };
+        Ok(sessions.iter().map(session).collect())
     }
 }
 

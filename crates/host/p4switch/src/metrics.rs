@@ -21,8 +21,12 @@ fn families(status: &Status) -> Vec<Family> {
     let mut replicated =
         counter("p4switch_replicated_packets", "Packets that were replicated for a multicast group");
     replicated.set(Labels::new(), status.replicated);
-    let mut copies = counter("p4switch_copies", "Copies of replicated packets");
+    let mut copies = counter("p4switch_copies", "Copies of replicated packets, and clones");
     copies.set(Labels::new(), status.copies);
+    let mut again = counter("p4switch_again_packets", "Packets that started again, by how");
+    for (how, packets) in [("resubmitted", status.resubmitted), ("recirculated", status.recirculated)] {
+        again.set(vec![("how", how.to_owned())], packets);
+    }
     let by_port = |name, help, of: fn(&PortStatus) -> u64| {
         let mut family = counter(name, help);
         status.ports.iter().for_each(|p| family.set(labels(p), of(p)));
@@ -38,6 +42,7 @@ fn families(status: &Status) -> Vec<Family> {
         dropped,
         replicated,
         copies,
+        again,
     ]
 }
 

@@ -4,7 +4,8 @@ use crate::change::{ChangeError, Changes, on};
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, Groups, PacketIo, Switch, Traits};
+use p4shield_switch::{Counts, PacketIo, Switch, Traits};
+use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -42,6 +43,8 @@ pub(crate) enum Work {
     Replace(Box<Replacement>),
     /// Copies the multicast groups.
     Groups(Groups),
+    /// Copies the clone sessions.
+    Sessions(Sessions),
     /// Copies the counts of packets.
     Count(Counts),
 }
@@ -139,7 +142,11 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
             Ok(())
         }
         Work::Groups(groups) => {
-            groups.clone_from(&switch.groups);
+            groups.clone_from(&switch.traffic.groups);
+            Ok(())
+        }
+        Work::Sessions(sessions) => {
+            sessions.clone_from(&switch.traffic.sessions);
             Ok(())
         }
         Work::Count(counts) => {

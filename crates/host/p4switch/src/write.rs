@@ -7,12 +7,12 @@ use crate::order::{Done, Work};
 use crate::program::Named;
 use p4shield_bpf::maps::{MapError, UpdateFlag};
 use p4shield_entries::{Format, Located, read};
-use p4shield_switch::Copy;
 use p4shield_tables::Control;
 use p4shield_tables::element::{ElementError, checked_meter};
 use p4shield_tables::entry::EntryTextError;
 use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
-use p4shield_tables::write::{Entry, Group, Write};
+use p4shield_tables::write::{CloneSession, Entry, Group, Write};
+use p4shield_traffic::{Copy, Session};
 use std::sync::PoisonError;
 
 /// Changes that the packet thread applies between two rounds.
@@ -76,6 +76,12 @@ impl Desk {
             }
             Write::SetGroup(group) => self.set_group(group)?,
             Write::DeleteGroup { group } => Change::Group { group: *group, copies: None },
+            Write::SetSession(CloneSession { session, port, group }) => {
+                port.map_or(Ok(()), |port| self.has_port(port))?;
+                let target = Session { port: *port, group: *group };
+                Change::Session { number: *session, session: Some(target) }
+            }
+            Write::DeleteSession { session } => Change::Session { number: *session, session: None },
             Write::Register { .. } | Write::Counter { .. } | Write::Meter { .. } => {
                 return elements(program, control, write).map_err(text);
             }
@@ -84,13 +90,17 @@ impl Desk {
     }
 
     fn set_group(&self, Group { group, copies }: &Group) -> Result<Change, String> {
-        let known = |port: u16| self.ports.iter().any(|(number, _)| *number == port);
-        if let Some(copy) = copies.iter().find(|c| !known(c.port)) {
-            let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
-            return Err(format!("the switch has no port {}; it has {}", copy.port, ports.join(", ")));
-        }
+        copies.iter().try_for_each(|c| self.has_port(c.port))?;
         let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica }).collect();
         Ok(Change::Group { group: *group, copies: Some(copies) })
+    }
+
+    fn has_port(&self, port: u16) -> Result<(), String> {
+        if self.ports.iter().any(|(number, _)| *number == port) {
+            return Ok(());
+        }
+        let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
+        Err(format!("the switch has no port {port}; it has {}", ports.join(", ")))
     }
 
     /// Has the packet thread apply changes: all, or none.

@@ -65,5 +65,5 @@ pub use jit::{CODE_AREA, CODE_STARTS, JitError, MAX_CODE, reserve_code_area};
 pub use link::{LinkError, link};
 pub use linked::{Linked, Verified};
 pub use packet::Packet;
-pub use program::{EngineOptions, LoadError, Meta, Mode, Program, RunResult};
+pub use program::{EngineOptions, Entry, LoadError, Meta, Mode, Program, RunResult};
 pub use stop::Stop;

@@ -4,7 +4,8 @@
 //! works on a [`Packet`] (next module: `packet`) and calls helpers (module `helpers`).
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
-use p4shield_abi::context::{Context, action};
+use p4shield_abi::context::Context;
+use p4shield_abi::division::BLOCK_MAP;
 use p4shield_abi::{ProgramLimit, Verdict};
 
 use crate::check::{CheckError, Checked, check_and_decode};
@@ -15,7 +16,7 @@ use crate::insn::Op;
 use crate::interp;
 use crate::jit::{self, JitError};
 use crate::linked::{Linked, Verified};
-use crate::maps::{Maps, MapsError};
+use crate::maps::{Maps, MapsError, Storage};
 use crate::packet::Packet;
 use crate::stop::Stop;
 
@@ -93,6 +94,17 @@ pub struct Meta {
     pub vm: u32,
     /// Receive time at the mediator: nanoseconds of its monotonic clock.
     pub timestamp_ns: u64,
+}
+
+/// Where a run of a divided program starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// One of [`p4shield_abi::division::entry`].
+    pub number: u32,
+    /// The port to which the packet goes.
+    pub port: u16,
+    /// Its replication id.
+    pub replica: u16,
 }
 
 /// Result of one run. If `verdict` is pass and `rewritten` is set, [`Packet::bytes`],
@@ -270,6 +282,27 @@ impl Program {
         self.code.maps.as_deref_mut()
     }
 
+    /// Copies the block of a divided program ([`p4shield_abi::division`]) to `out`, which has its size then;
+    /// empty for any other program.
+    pub fn read_block(&mut self, out: &mut Vec<u8>) {
+        out.clear();
+        if let Some(block) = self.block() {
+            out.resize(block.size(), 0);
+            block.read(0, out);
+        }
+    }
+
+    /// Copies what [`Program::read_block`] returned back. Has no effect if the size is not that of the block.
+    pub fn write_block(&mut self, bytes: &[u8]) {
+        if let Some(block) = self.block().filter(|b| b.size() == bytes.len()) {
+            block.write(0, bytes);
+        }
+    }
+
+    fn block(&mut self) -> Option<&mut Storage> {
+        self.code.maps.as_deref_mut()?.get_mut(BLOCK_MAP)?.only_value()
+    }
+
     /// Runs the program on one packet. Does not allocate, lock or make a system call (`ktime_get_ns`
     /// reads the clock through the vDSO).
     #[inline]
@@ -277,21 +310,15 @@ impl Program {
         self.run_for(packet, meta, info, Context::default())
     }
 
-    /// Makes one copy of a packet that the program sent to a multicast group: copy number `replica`,
-    /// for `port`. `packet` is the packet as it was before the first run.
-    pub fn run_copy(
-        &mut self,
-        packet: &mut Packet,
-        meta: &Meta,
-        info: &VmInfo,
-        (port, replica): (u16, u16),
-    ) -> RunResult {
-        let output_port = u32::from(replica) << 16 | u32::from(port);
+    /// Runs a divided program from one of its entries. `packet` is the packet as it was before the run that
+    /// asked for this one, and the program's block is as that run left it ([`p4shield_abi::division`]).
+    pub fn run_from(&mut self, entry: Entry, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> RunResult {
+        let output_port = u32::from(entry.replica) << 16 | u32::from(entry.port);
         self.run_for(
             packet,
             meta,
             info,
-            Context { output_action: action::COPY, output_port, ..Context::default() },
+            Context { output_action: entry.number, output_port, ..Context::default() },
         )
     }
 

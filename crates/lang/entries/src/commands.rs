@@ -2,7 +2,7 @@
 //! comment.
 
 use crate::multicast::{MulticastError, MulticastGroups};
-use crate::{FileError, Located, Problem, elements};
+use crate::{FileError, Located, Problem, elements, mirroring};
 use p4shield_tables::Control;
 use p4shield_tables::entry::{ActionText, MatchText, Named};
 use p4shield_tables::model::TableFacts;
@@ -19,7 +19,8 @@ const MODIFY: &str = "table_modify TABLE ACTION HANDLE PARAMETER ...";
 const DELETE: &str = "table_delete TABLE HANDLE";
 const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, mc_mgrp_create, \
                      mc_mgrp_destroy, mc_node_create, mc_node_update, mc_node_associate, \
-                     mc_node_dissociate, mc_node_destroy, register_write, register_reset, counter_write, \
+                     mc_node_dissociate, mc_node_destroy, mirroring_add, mirroring_add_mc, \
+                     mirroring_delete, register_write, register_reset, counter_write, \
                      counter_reset, meter_set_rates, meter_array_set_rates";
 
 pub(crate) fn read(control: &Control, text: &str) -> Result<Vec<Located>, FileError> {
@@ -59,7 +60,10 @@ impl Reader<'_> {
             _ if command.starts_with("mc_mgrp_") || command.starts_with("mc_node_") => {
                 self.multicast(command, arguments)
             }
-            _ => Err(unsupported(command)),
+            _ => match mirroring::write(command, &numbers(command, arguments).unwrap_or_default()) {
+                Some(write) => Ok(vec![write?]),
+                None => Err(unsupported(command)),
+            },
         }
     }
 
@@ -117,14 +121,10 @@ impl Reader<'_> {
     }
 
     fn multicast(&mut self, command: &str, arguments: &[&str]) -> Result<Vec<Write>, Problem> {
-        let numbers = arguments.iter().map(|w| w.parse().ok()).collect::<Option<Vec<u64>>>();
-        let numbers = numbers.ok_or(Problem::Unsupported {
-            command: command.to_owned(),
-            why: "its arguments have to be numbers; lists of aggregated links are not supported",
-        })?;
+        let numbers = numbers(command, arguments)?;
         let changed = self.multicast.command(command, &numbers).map_err(|error| match error {
             // The command is a multicast command by its name, but none of those that exist.
-            MulticastError::Mirroring(_) => unknown(command),
+            MulticastError::Command(_) => unknown(command),
             error => error.into(),
         })?;
         let write = |group: u16| match self.multicast.has(group) {
@@ -135,10 +135,19 @@ impl Reader<'_> {
     }
 }
 
+/// Reads arguments that are numbers.
+fn numbers(command: &str, arguments: &[&str]) -> Result<Vec<u64>, Problem> {
+    let numbers = arguments.iter().map(|w| w.parse().ok()).collect::<Option<Vec<u64>>>();
+    numbers.ok_or(Problem::Unsupported {
+        command: command.to_owned(),
+        why: "its arguments have to be numbers; lists of aggregated links are not supported",
+    })
+}
+
 /// The reason why no write comes from a command.
 fn unsupported(command: &str) -> Problem {
     let why = match command {
-        _ if command.starts_with("mirroring_") => "programs cannot clone packets yet",
+        _ if command.starts_with("mirroring_") => "it does not write anything; remove the line",
         _ if command.starts_with("set_queue_") => "the switch has no queues yet",
         _ if command.starts_with("mc_") => "the switch has no aggregated links",
         _ if ["register_", "counter_", "meter_"].iter().any(|p| command.starts_with(p)) => {
@@ -252,7 +261,8 @@ mod tests {
             ("table_add acl drop 1&&&1 1->2 => 16777216\n", 1, "the last word is `16777216`"),
             ("table_delete routes 0\n", 1, "has no entry 0 of this file"),
             ("table_add routes drop 1 =>\ntable_delete routes 0\ntable_delete routes 0\n", 3, "no entry 0"),
-            ("mirroring_add 1 2\n", 1, "mirroring_add is not supported: programs cannot clone"),
+            ("mirroring_get 1\n", 1, "mirroring_get is not supported: it does not write anything"),
+            ("mirroring_add 1\n", 1, "write it as: mirroring_add SESSION PORT"),
             ("register_read r\n", 1, "does not write anything"),
             ("meter_array_set_rates m 1:1\n", 1, "write it as: meter_array_set_rates METER"),
             ("set_queue_rate 10 2\n", 1, "no queues yet"),

@@ -6,6 +6,7 @@
 //! | `elements` | those of its commands that write registers, counters and meters |
 //! | `runtime` | the P4 tutorials' JSON, such as `s1-runtime.json` |
 //! | `columns` | CSV: the entries of one table |
+//! | [`mirroring`] | clone sessions |
 //! | [`multicast`] | the reference switch's multicast groups, which consist of nodes |
 //!
 //! A file becomes a list of [`Write`]s, each with its line. Only what a format needs is looked up in the
@@ -21,11 +22,13 @@ mod columns;
 mod commands;
 mod elements;
 mod fuzz;
+pub mod mirroring;
 pub mod multicast;
 mod runtime;
 
 pub use fuzz::fuzz;
 
+use mirroring::MirroringError;
 use multicast::MulticastError;
 use p4shield_tables::Control;
 use p4shield_tables::names::NameError;
@@ -126,6 +129,9 @@ pub enum Problem {
     /// A multicast command is refused.
     #[error(transparent)]
     Multicast(#[from] MulticastError),
+    /// A command about clone sessions is refused.
+    #[error(transparent)]
+    Mirroring(#[from] MirroringError),
     /// The JSON is invalid, or an entry in it.
     #[error("{0}")]
     Json(String),

@@ -30,9 +30,9 @@ pub enum MulticastError {
         /// Its arguments.
         takes: &'static str,
     },
-    /// The command is no multicast command, but one about mirroring, which programs do not support either.
-    #[error("{0} is not supported: programs cannot clone packets")]
-    Mirroring(String),
+    /// There is no such command.
+    #[error("{0} is not supported: it changes no multicast group")]
+    Command(String),
 }
 
 /// A node: its number in commands is its handle.
@@ -111,7 +111,7 @@ impl MulticastGroups {
             ("mc_node_update", _) => Err(takes("the handle of a node and its ports")),
             ("mc_node_associate" | "mc_node_dissociate", _) => Err(takes("a group and the handle of a node")),
             ("mc_node_destroy", _) => Err(takes("the handle of a node")),
-            (other, _) => Err(MulticastError::Mirroring(other.to_owned())),
+            (other, _) => Err(MulticastError::Command(other.to_owned())),
         }
     }
 
@@ -208,6 +208,6 @@ mod tests {
         for (command, numbers) in [("mc_node_create", &[1 << 16, 1][..]), ("mc_node_create", &[])] {
             assert!(matches!(groups.command(command, numbers), Err(MulticastError::Numbers { .. })));
         }
-        assert!(matches!(groups.command("mirroring_add", &[5, 4]), Err(MulticastError::Mirroring(_))));
+        assert!(matches!(groups.command("mc_dump", &[]), Err(MulticastError::Command(_))));
     }
 }

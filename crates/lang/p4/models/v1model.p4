@@ -4,9 +4,9 @@
 // - The verdict is `drop` if egress_spec is V1MODEL_DROP_PORT after ingress, or if egress sets it to that; otherwise
 //   `pass`. The program reports the port (see the program ABI: output_port); an attachment may ignore it.
 // - A parser error ends parsing; the pipeline continues with standard_metadata.parser_error set.
-// - One run produces one packet from one packet: the compiler refuses clone, resubmit and recirculate. `p4shield test`
-//   runs a program that sets mcast_grp again for each copy; the compiler refuses such a program if it keeps state
-//   between packets before egress. A P4 VM does not load a program that sets mcast_grp.
+// - Only `p4shield switch run` and `p4shield test` replicate, clone, resubmit and recirculate packets: a P4 VM does not load a
+//   program that may ask for it. What ingress asks for is done as in the reference switch: first the clone, then
+//   resubmission, or the multicast group, or the port. Copies and packets that start again keep their ingress_port.
 // - There is no queue: queueing fields are 0; timestamps are microseconds of the P4 VM's monotonic clock.
 // - Digests are not delivered yet; a failing assert() drops the packet.
 // - A hit updates the entry's direct counter and meter, even if the action does not call count() or read().
@@ -204,16 +204,19 @@ extern void verify_checksum_with_payload<T, O>(in bool condition, in T data, in 
 @noSideEffects
 extern void update_checksum_with_payload<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
 
-/// Refused when compiled: one run produces one packet.
+/// Makes a clone for each target of a session, when the control ends: of the packet as it arrived if ingress calls it,
+/// else of the packet as egress leaves it. The last call counts. A clone passes egress, with instance_type 1 or 2, and
+/// keeps the metadata fields of the list.
 extern void clone(in CloneType type, in bit<32> session);
 @deprecated("use clone_preserving_field_list")
 extern void clone3<T>(in CloneType type, in bit<32> session, in T data);
 extern void clone_preserving_field_list(in CloneType type, in bit<32> session, bit<8> index);
-/// Refused when compiled: a packet is judged once.
+/// Lets the packet start again as it arrived, when ingress ends, with instance_type 6 and the fields of the list.
 @deprecated("use resubmit_preserving_field_list")
 extern void resubmit<T>(in T data);
 extern void resubmit_preserving_field_list(bit<8> index);
-/// Refused when compiled: a packet is judged once.
+/// Lets the packet start again instead of leaving, as the deparser made it, with instance_type 4 and the fields of the
+/// list.
 @deprecated("use recirculate_preserving_field_list")
 extern void recirculate<T>(in T data);
 extern void recirculate_preserving_field_list(bit<8> index);

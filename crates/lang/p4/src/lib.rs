@@ -84,9 +84,9 @@ pub enum Reject {
 pub struct Facts {
     /// The architecture that the program targets.
     pub architecture: model::Architecture,
-    /// The program sends packets to multicast groups, so only a host that can replicate packets may
-    /// run it.
-    pub replicates: bool,
+    /// The program multicasts, clones, resubmits or recirculates packets, so only a switch can run it
+    /// ([`p4shield_abi::division`]).
+    pub divided: bool,
     /// Registers, counters and meters.
     pub arrays: Vec<model::ArrayFacts>,
     /// Parser value sets.
@@ -161,7 +161,7 @@ pub fn compile(
 ) -> Result<Compiled, Diagnostics> {
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     let Some(front) = front else { return Err(sink.finish(sources)) };
-    let Some(Generated { lowered, program, ir, object, replicates }) =
+    let Some(Generated { lowered, program, ir, object, divided }) =
         generate_to_fit(&front, options.reject, &sources, &mut sink)
     else {
         return Err(sink.finish(sources));
@@ -185,7 +185,7 @@ pub fn compile(
     };
     let facts = Facts {
         architecture: lowered.architecture,
-        replicates,
+        divided,
         arrays: lowered.arrays,
         value_sets: lowered.value_sets,
         maps: f.maps.iter().map(map).collect(),
@@ -206,7 +206,7 @@ struct Generated {
     program: codegen::MachineCode,
     ir: String,
     object: Vec<u8>,
-    replicates: bool,
+    divided: bool,
 }
 
 /// Generates code. A program that is too long to load gets fewer iterations of parser loops that have no
@@ -251,19 +251,19 @@ fn generate(
         return None;
     }
     let f = &mut lowered.function;
-    opt::optimise(f);
-    let replicates = lowered.multicast.filter(|_| lower::replicates(f));
+    let divided = opt::optimise(f, lowered.block);
+    let needs = if divided { lowered.needs.as_slice() } else { &[] };
     let ir = ir::print::print(f);
     let program = codegen::generate(f, front.end, sink);
     let schema = codegen::schema::describe(&lowered);
     let f = &lowered.function;
-    let object = codegen::elf::write(&program, f, sources, &schema, replicates);
+    let object = codegen::elf::write(&program, f, sources, &schema, needs);
     let object = object.unwrap_or_else(|e| {
         sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
         Vec::new()
     });
     let long = codegen::size::is_too_long(&program);
-    Some((Generated { lowered, program, ir, object, replicates: replicates.is_some() }, long))
+    Some((Generated { lowered, program, ir, object, divided }, long))
 }
 
 /// Reports all errors and warnings of a program, without generating code.

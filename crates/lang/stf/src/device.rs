@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
-use p4shield_abi::context::action;
 use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
 use p4shield_bpf::verify::{Limits, Refusal, verify};
 use p4shield_bpf::{
-    EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, Stop, VmInfo, link,
+    EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, RunResult, Stop,
+    VmInfo, link,
 };
-use p4shield_entries::multicast::MulticastGroups;
+use p4shield_entries::mirroring::{self, MirroringError};
+use p4shield_entries::multicast::{MulticastError, MulticastGroups};
 use p4shield_p4::{Compiled, Facts};
 use p4shield_tables::model::Architecture;
-use p4shield_tables::write::GroupCopy;
+use p4shield_tables::write::{CloneSession, Write};
+use p4shield_traffic::{Copy, Event, GroupError, Loss, Outcome, Run, Session, SessionError, Traffic};
 
 /// The engine that executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,24 @@ pub enum RunError {
     },
 }
 
+/// Reason why a command about multicast groups or clone sessions fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplicationError {
+    /// A command about groups is refused.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
+    /// A command about sessions is refused.
+    #[error(transparent)]
+    Mirroring(#[from] MirroringError),
+    /// A group is refused.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// A session is refused.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
 /// A packet that leaves the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentPacket {
@@ -77,29 +97,45 @@ pub struct SentPacket {
     pub bytes: Vec<u8>,
 }
 
-/// The action that a run selects for a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PacketAction {
-    Drop,
-    Send(SentPacket),
-    /// The packet goes to this multicast group.
-    Replicate(u32),
+/// The packets that left the device for one, on one engine.
+struct Collected<'a> {
+    sent: Vec<SentPacket>,
+    stopped: Option<Stop>,
+    /// The port of packets of a program that does not choose one.
+    stays: Option<u32>,
+    /// The packet as it arrived.
+    arrived: &'a [u8],
 }
 
-impl std::fmt::Display for PacketAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Drop => f.write_str("drops it"),
-            Self::Send(s) => write!(f, "sends {} to port {}", hex::encode(&s.bytes), s.port),
-            Self::Replicate(group) => write!(f, "sends it to group {group}"),
+impl Outcome for Collected<'_> {
+    fn end(&mut self, packet: &Packet, result: &RunResult) {
+        self.stopped = self.stopped.or(result.stopped);
+        if result.verdict == Verdict::Pass {
+            let mut bytes = packet.bytes().to_vec();
+            // The bytes after the header copy follow unchanged, unless the program cut them off.
+            bytes.extend(self.arrived.get(MAX_HEADER_BYTES as usize..).unwrap_or_default());
+            bytes.truncate(result.total as usize);
+            self.sent.push(SentPacket { port: self.stays.unwrap_or(result.output_port), bytes });
         }
     }
+
+    fn lose(&mut self, _: Loss) {}
+
+    fn note(&mut self, _: Event) {}
+}
+
+fn described(sent: &[SentPacket]) -> String {
+    if sent.is_empty() {
+        return "drops it".to_owned();
+    }
+    let one = |s: &SentPacket| format!("sends {} to port {}", hex::encode(&s.bytes), s.port);
+    sent.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// A loaded program.
 pub struct Device {
-    /// Multicast groups.
-    pub groups: MulticastGroups,
+    multicast: MulticastGroups,
+    traffic: Traffic,
     engines: Vec<(&'static str, Program)>,
     facts: Arc<Facts>,
     packet: Packet,
@@ -140,7 +176,8 @@ impl Device {
             Engine::Both => vec![load("JIT", Mode::Jit)?, load("interpreter", Mode::Interpreter)?],
         };
         Ok(Self {
-            groups: MulticastGroups::default(),
+            multicast: MulticastGroups::default(),
+            traffic: Traffic::new(),
             engines,
             facts: Arc::new(compiled.facts.clone()),
             packet: Packet::with_minimum(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize, 0),
@@ -155,73 +192,62 @@ impl Device {
         self.facts.clone()
     }
 
-    /// Processes a packet and returns the packets that leave: one, none, or one for each copy of its
-    /// multicast group.
+    /// Processes a packet and returns the packets that leave.
     ///
     /// # Errors
     /// If an engine stops the program, or the engines disagree.
     pub fn receive(&mut self, port: u32, bytes: &[u8]) -> Result<Vec<SentPacket>, RunError> {
         self.now_ns += STEP_NS;
-        let group = match self.run_once(port, bytes, None)? {
-            PacketAction::Replicate(group) => group,
-            PacketAction::Send(sent) => return Ok(vec![sent]),
-            PacketAction::Drop => return Ok(Vec::new()),
-        };
-        let mut left = Vec::new();
-        for copy in self.groups.copies(group) {
-            if let PacketAction::Send(sent) = self.run_once(port, bytes, Some(copy))? {
-                left.push(sent);
-            }
-        }
-        Ok(left)
-    }
-
-    /// Runs the program once on every engine: for a packet, or for one copy of it.
-    fn run_once(
-        &mut self,
-        port: u32,
-        bytes: &[u8],
-        copy: Option<GroupCopy>,
-    ) -> Result<PacketAction, RunError> {
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
-        let mut results = Vec::new();
         // A program for `ebpf_model` is a filter: packets leave on the port on which they arrived.
-        let stays = self.facts.architecture == Architecture::Ebpf;
-        for (engine, program) in &mut self.engines {
-            self.packet.reset(bytes, bytes.len() as u32);
-            let result = match copy {
-                None => program.run(&mut self.packet, &meta, &self.info),
-                Some(copy) => {
-                    program.run_copy(&mut self.packet, &meta, &self.info, (copy.port, copy.replica))
-                }
-            };
-            if let Some(stop) = result.stopped {
+        let stays = (self.facts.architecture == Architecture::Ebpf).then_some(port);
+        let Self { engines, packet, info, traffic, facts, .. } = self;
+        let mut results: Vec<Vec<SentPacket>> = Vec::new();
+        for (engine, program) in engines {
+            packet.reset(bytes, bytes.len() as u32);
+            let mut collected = Collected { sent: Vec::new(), stopped: None, stays, arrived: bytes };
+            let result = program.run(packet, &meta, info);
+            if facts.divided && Traffic::asks(&result) {
+                let mut run = Run { program, packet, meta: &meta, info };
+                traffic.follow(&mut run, bytes, &result, &mut collected);
+            } else {
+                collected.end(packet, &result);
+            }
+            if let Some(stop) = collected.stopped {
                 return Err(RunError::Stopped { engine, stop });
             }
-            results.push(match result.verdict {
-                Verdict::Pass => {
-                    let mut out = self.packet.bytes().to_vec();
-                    // The bytes after the header copy follow unchanged, unless the program cut them off.
-                    let unseen = bytes.get(MAX_HEADER_BYTES as usize..).unwrap_or_default();
-                    out.extend(unseen);
-                    out.truncate(result.total as usize);
-                    PacketAction::Send(SentPacket {
-                        port: if stays { port } else { result.output_port },
-                        bytes: out,
-                    })
-                }
-                _ if self.facts.replicates && result.output_action == action::REPLICATE => {
-                    PacketAction::Replicate(result.output_port)
-                }
-                _ => PacketAction::Drop,
-            });
+            results.push(collected.sent);
         }
         if let [jit, interpreter] = results.as_slice()
             && jit != interpreter
         {
-            return Err(RunError::Disagree { jit: jit.to_string(), interpreter: interpreter.to_string() });
+            let (jit, interpreter) = (described(jit), described(interpreter));
+            return Err(RunError::Disagree { jit, interpreter });
         }
-        Ok(results.pop().unwrap_or(PacketAction::Drop))
+        Ok(results.pop().unwrap_or_default())
+    }
+
+    /// Executes a command of the reference switch that changes a multicast group or a clone session.
+    ///
+    /// # Errors
+    /// [`ReplicationError`]; nothing has changed.
+    pub fn replication(&mut self, command: &str, numbers: &[u64]) -> Result<(), ReplicationError> {
+        match mirroring::write(command, numbers).transpose()? {
+            Some(Write::SetSession(CloneSession { session, port, group })) => {
+                self.traffic.sessions.set(session, Session { port, group })?;
+            }
+            Some(Write::DeleteSession { session }) => {
+                self.traffic.sessions.delete(session);
+            }
+            _ => {
+                for group in self.multicast.command(command, numbers)? {
+                    let copies = self.multicast.copies(group.into());
+                    let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica });
+                    self.traffic.groups.set(group, copies.collect())?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the map with this name.

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use p4shield_entries::multicast::MulticastError;
-
-use crate::device::{Device, RunError, SentPacket};
+use crate::device::{Device, ReplicationError, RunError, SentPacket};
 use crate::diff::{self, Difference};
 use crate::error::StateError;
 use crate::members;
@@ -40,7 +38,7 @@ pub enum FailureKind {
     /// An unexpected packet left.
     Unexpected(SentPacket),
     /// A multicast or mirroring command failed.
-    Replication(MulticastError),
+    Replication(ReplicationError),
 }
 
 impl std::fmt::Display for Failure {
@@ -227,7 +225,7 @@ fn execute(
             done(state.set_meter(device, name, index.as_ref(), rates))
         }
         Command::Replication(r) => {
-            device.groups.command(&r.command, &r.numbers).map(|_| ()).map_err(FailureKind::Replication)
+            device.replication(&r.command, &r.numbers).map_err(FailureKind::Replication)
         }
     }
 }

@@ -33,6 +33,13 @@ pub enum Write {
         /// Its number.
         group: u16,
     },
+    /// Creates or replaces a clone session.
+    SetSession(CloneSession),
+    /// Deletes a clone session.
+    DeleteSession {
+        /// Its number.
+        session: u16,
+    },
     /// Sets elements of a register.
     Register {
         /// The register's name, in full or its last parts.
@@ -98,4 +105,18 @@ pub struct GroupCopy {
     /// Its number (`egress_rid` of v1model).
     #[serde(default)]
     pub replica: u16,
+}
+
+/// A clone session: where the clones go that a program makes for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CloneSession {
+    /// Its number, 0 to 32767.
+    pub session: u16,
+    /// The port of one clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// A multicast group, with one clone for each copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u16>,
 }

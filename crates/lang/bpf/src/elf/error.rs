@@ -97,13 +97,14 @@ pub enum ObjectError {
          or compile again"
     )]
     Needs,
-    /// The program multicasts packets.
+    /// The program makes several packets of one, or judges one several times.
     #[error(
-        "the program multicasts (it sets standard_metadata.mcast_grp at {place}), but a P4 VM makes one \
-         packet per run: leave the group at 0 and let the switch replicate, or run the program under \
-         `p4shield test`"
+        "the program {what} (at {place}), but a P4 VM judges each packet once and makes no copies: \
+         leave that to the switch, or run the program with `p4shield switch run` or `p4shield test`"
     )]
-    Replicates {
+    Divided {
+        /// The act, such as "clones packets".
+        what: &'static str,
         /// File, line and column.
         place: String,
     },

@@ -88,8 +88,7 @@ pub struct Object {
     pub(crate) files: Vec<String>,
     /// The function that may be the entry, and whether it has the entry's name.
     pub(crate) entry: Option<(usize, bool)>,
-    /// Source position at which the program sends packets to multicast groups, if it does.
-    replicates: Option<String>,
+    division: Option<sections::Division>,
     schema: Option<Vec<u8>>,
 }
 
@@ -116,17 +115,24 @@ impl Object {
         let entries = sections::entries(&file, &maps)?;
         let files = sections::lines(&file, &mut functions)?;
         let entry = entry(&file, &functions);
-        let replicates = sections::replication(&file, &files)?;
+        let division = sections::division(&file, &files)?;
         let schema = sections::schema(&file)?;
-        Ok(Self { name: String::new(), functions, maps, entries, files, entry, replicates, schema })
+        Ok(Self { name: String::new(), functions, maps, entries, files, entry, division, schema })
     }
 
-    /// Checks that one run of the program makes at most one packet, as callers without multicast require.
+    /// Returns whether the program is divided ([`p4shield_abi::division`]): only a switch can run it.
+    #[must_use]
+    pub const fn is_divided(&self) -> bool {
+        self.division.is_some()
+    }
+
+    /// Checks that the program judges a packet once and makes no copies, as all but switches require.
     ///
     /// # Errors
-    /// If the program sends packets to a multicast group.
+    /// If the program is divided.
     pub fn runs_once(&self) -> Result<(), ObjectError> {
-        self.replicates.clone().map_or(Ok(()), |place| Err(ObjectError::Replicates { place }))
+        let Some(sections::Division { what, place }) = self.division.clone() else { return Ok(()) };
+        Err(ObjectError::Divided { what, place })
     }
 
     /// Returns the unchecked bytes of the program's schema ([`p4shield_abi::schema::Schema`]), if the object

@@ -4,8 +4,8 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use p4shield_abi::bytes::Reader;
 use p4shield_abi::map::{MAP_DEFINITION_SIZE, MapDefinition};
 use p4shield_abi::object::{
-    ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, NEED_REPLICATION, NEEDS_SECTION, NeedRecord,
-    PROGRAM_SECTION, SCHEMA_SECTION,
+    ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, NEEDS_SECTION, NeedRecord, PROGRAM_SECTION,
+    SCHEMA_SECTION, need,
 };
 use p4shield_abi::schema::MAX_SCHEMA_BYTES;
 
@@ -122,21 +122,33 @@ pub(super) fn lines(file: &Elf<'_>, functions: &mut [Function]) -> Result<Vec<St
     Ok(files)
 }
 
-/// Returns the source position at which the program sends packets to multicast groups, if it does.
-pub(super) fn replication(file: &Elf<'_>, files: &[String]) -> Result<Option<String>, ObjectError> {
+/// Returns what a divided program does first, and its source position; `None` for any other program.
+pub(super) fn division(file: &Elf<'_>, files: &[String]) -> Result<Option<Division>, ObjectError> {
     let Some(section) = file.section_by_name(NEEDS_SECTION) else { return Ok(None) };
     let (records, rest) = section.data()?.as_chunks::<NEED_RECORD_SIZE>();
-    let mut position = None;
+    let mut found = None;
     for bytes in records {
         let mut r = Reader::new(bytes);
         let record = NeedRecord { need: r.u32(), file: r.u32(), line: r.u32(), column: r.u32() };
-        let name = files.get(record.file as usize).map_or("", String::as_str);
-        match record.need {
-            NEED_REPLICATION => position = Some(format!("{name}:{}:{}", record.line, record.column)),
+        let what = match record.need {
+            need::GROUP => "multicasts: it sets standard_metadata.mcast_grp",
+            need::CLONE => "clones packets",
+            need::RESUBMIT => "resubmits packets",
+            need::RECIRCULATE => "recirculates packets",
             _ => return Err(ObjectError::Needs),
-        }
+        };
+        let name = files.get(record.file as usize).map_or("", String::as_str);
+        let place = format!("{name}:{}:{}", record.line, record.column);
+        found.get_or_insert(Division { what, place });
     }
-    if rest.is_empty() { Ok(position) } else { Err(ObjectError::Needs) }
+    if rest.is_empty() { Ok(found) } else { Err(ObjectError::Needs) }
+}
+
+/// The first act of a divided program that only a switch does, and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Division {
+    pub(super) what: &'static str,
+    pub(super) place: String,
 }
 
 /// Returns the bytes of the schema. One that is too long is left out: the program runs without.

@@ -18,7 +18,7 @@ use crate::linked::{Entry, Map as Declared};
 use classifier::Rules;
 use hash::HashKeys;
 use lpm::{LpmKeys, MAX_DATA};
-use storage::Storage;
+pub(crate) use storage::Storage;
 
 pub use copy::{COPY_BYTES, COPY_SLOTS, MapCopy};
 
@@ -239,6 +239,11 @@ impl Map {
         let mut value = vec![0; self.definition.value_size as usize];
         self.values.read(slot, &mut value);
         value
+    }
+
+    /// Returns the only value of an array, for copies in and out: no program runs meanwhile.
+    pub(crate) fn only_value(&mut self) -> Option<&mut Storage> {
+        (matches!(self.keys, Keys::Array) && self.definition.max_entries == 1).then_some(&mut self.values)
     }
 
     /// Sets the value of `key`.

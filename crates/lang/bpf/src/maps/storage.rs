@@ -43,6 +43,11 @@ impl Storage {
         self.pointer(slot).expose_provenance() as u64
     }
 
+    /// Returns the size of a value in bytes.
+    pub(crate) const fn size(&self) -> usize {
+        self.size
+    }
+
     /// Returns address and size of all values.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.base.as_ptr().expose_provenance() as u64, (self.slots * self.stride) as u64)

@@ -7,6 +7,7 @@ use crate::hir::{ExprKind, MatchKind};
 use crate::lexer::{Name, Tok, Token};
 use crate::source::Span;
 use crate::types::Type;
+use num_traits::ToPrimitive;
 
 impl Checker<'_> {
     /// Checks the annotations of a declaration.
@@ -81,6 +82,25 @@ impl Checker<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Returns the numbers in `@field_list(number, ...)`.
+    pub(super) fn field_lists(&mut self, annotations: &[Annotation]) -> Vec<u32> {
+        let mut lists = Vec::new();
+        for a in annotations.iter().filter(|a| &*a.name.name == "field_list") {
+            for e in crate::parser::values(&a.body, a.name.span, self.sink) {
+                let value = self.expr(&e, None);
+                match value.as_const().and_then(ToPrimitive::to_u8) {
+                    Some(number) => lists.push(number.into()),
+                    None if value.ty.is_bad() => {}
+                    None => {
+                        let message = "@field_list expects numbers from 0 to 255".to_owned();
+                        self.bad_annotation(e.span, message, "write for example @field_list(1, 2)");
+                    }
+                }
+            }
+        }
+        lists
     }
 
     /// Checks `@name[key = value, ...]` or `@name[value, ...]`, whose values must be known at

@@ -359,6 +359,10 @@ impl Checker<'_> {
                 if let Some(kind) = match_annotation(&f.annotations) {
                     c.matched_by.insert((id, out.len()), kind);
                 }
+                let lists = c.field_lists(&f.annotations);
+                if !lists.is_empty() {
+                    c.program.field_lists.insert((id, out.len()), lists);
+                }
                 let mut ty = c.ty(&f.ty);
                 if !super::types::field_allowed(kind, &ty) {
                     c.bad_field(kind, f, &ty);

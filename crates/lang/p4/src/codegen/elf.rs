@@ -15,21 +15,20 @@ use p4shield_abi::object as names;
 use p4shield_abi::schema::Schema;
 use std::collections::HashMap;
 
-/// Writes the object. `schema` describes its maps; `replicates` is the location where the program sends
-/// packets to groups.
+/// Writes the object. `schema` describes its maps; `needs` are what only a switch does, with locations.
 pub(crate) fn write(
     p: &MachineCode,
     f: &Function,
     sources: &SourceMap,
     schema: &Schema,
-    replicates: Option<Span>,
+    needs: &[(u32, Span)],
 ) -> Result<Vec<u8>, object::write::Error> {
     let mut o = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let maps = add_maps(&mut o, f);
     add_code(&mut o, p, &maps)?;
     let abi = PROGRAM_ABI_VERSION.to_le_bytes().to_vec();
-    let needs =
-        replicates.map(|location| (names::NEEDS_SECTION, need(names::NEED_REPLICATION, location, sources)));
+    let records: Vec<u8> = needs.iter().flat_map(|(number, at)| need(*number, *at, sources)).collect();
+    let needs = (!records.is_empty()).then_some((names::NEEDS_SECTION, records));
     let sections = [
         (names::ABI_SECTION, abi),
         (names::ENTRIES_SECTION, entries(f)),

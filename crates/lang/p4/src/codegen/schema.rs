@@ -14,12 +14,13 @@ pub(crate) fn describe(lowered: &Lowered) -> Schema {
     let groups = lowered.tables.iter().filter_map(|t| t.groups.as_ref());
     let groups = groups.flat_map(|g| [g.groups.clone(), g.members.clone()]);
     let arguments = lowered.argument_map.map(|m| lowered.function.maps[m.0 as usize].name.clone());
+    let block = lowered.block.map(|m| lowered.function.maps[m.0 as usize].name.clone());
     let tables = lowered.tables.iter().zip(&lowered.code_entries).map(|(t, entries)| table(t, entries));
     Schema {
         architecture: lowered.architecture,
         arrays: lowered.arrays.iter().map(array).collect(),
         tables: tables.chain(lowered.value_sets.iter().map(value_set)).collect(),
-        internal: groups.chain(arguments).collect(),
+        internal: groups.chain(arguments).chain(block).collect(),
     }
 }
 

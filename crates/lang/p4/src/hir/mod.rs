@@ -44,6 +44,8 @@ pub(crate) struct Program {
     pub(crate) headers: Vec<Rc<CompositeType>>,
     /// The values in brackets behind annotations, by location.
     pub(crate) annotation_values: HashMap<Span, Expr>,
+    /// The numbers in `@field_list` of each field that has it, by type and index.
+    pub(crate) field_lists: HashMap<(u32, usize), Vec<u32>>,
     /// The `@name`s of declarations.
     pub(crate) control_names: crate::control_names::ControlNames,
     /// The instance called `main`.

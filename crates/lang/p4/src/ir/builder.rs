@@ -69,6 +69,17 @@ impl Builder {
         Slot(self.types.len() as u32 - 1)
     }
 
+    /// Returns the type of a variable.
+    pub(crate) fn type_of(&self, s: Slot) -> Ty {
+        self.types[s.0 as usize]
+    }
+
+    /// Makes the branch at the end of a finished block a jump to one of its targets. The other target was not
+    /// entered.
+    pub(crate) fn only_jump(&mut self, from: Block, to: Block) {
+        self.f.block_mut(from).term = Term::Jump(to);
+    }
+
     pub(crate) fn new_block(&mut self, label: &str) -> Block {
         self.preds.push(Vec::new());
         self.f.add_block(label, self.span)

@@ -78,19 +78,7 @@ impl Lowering<'_> {
             ("assert", [CallArg::In(check)]) => self.assert(check),
             ("assume" | "log_msg", _) => {}
             ("digest", _) => self.without_effect(c.span, "digests are not delivered"),
-            (
-                "clone"
-                | "clone3"
-                | "clone_preserving_field_list"
-                | "resubmit"
-                | "resubmit_preserving_field_list"
-                | "recirculate"
-                | "recirculate_preserving_field_list",
-                _,
-            ) => {
-                let what = format!("`{}` in a program that runs once per packet", f.name);
-                self.unsupported(c.span, &what);
-            }
+            (name, _) if self.request_call(name, c) => self.request_spans.push((f.name.clone(), c.span)),
             _ => return self.tenant_extern(f, c),
         }
         None

@@ -19,6 +19,7 @@ mod parser;
 mod pipeline;
 #[cfg(test)]
 mod reference;
+mod requests;
 mod selector;
 mod state_loop;
 mod states;
@@ -30,6 +31,7 @@ mod tenant;
 mod value_set;
 mod varbit;
 mod wide;
+mod words;
 
 use crate::diagnostics::{Code, Sink};
 use crate::hir::{Expr, InstId, Program, ValueSetId, VarId};
@@ -141,8 +143,14 @@ struct Lowering<'a> {
     too_large: bool,
     architecture: p4shield_tables::model::Architecture,
     standard: Option<StandardMetadata>,
-    /// The location where the program sends packets to multicast groups.
-    multicast: Option<Span>,
+    /// Requests of the program to the switch.
+    requests: requests::Requests,
+    /// The calls that make requests: names and locations.
+    request_spans: Vec<(Name, Span)>,
+    /// Needs that only a switch meets ([`p4shield_abi::object::need`]), and where the program has them.
+    needs: Vec<(u32, Span)>,
+    /// The map with the block of a divided program.
+    block: Option<MapId>,
     /// The last colour that each direct meter returned.
     direct: HashMap<InstId, Slot>,
 }
@@ -177,8 +185,10 @@ pub(crate) struct Lowered {
     /// C declarations of the tenant's own functions.
     pub(crate) c_header: String,
     pub(crate) architecture: p4shield_tables::model::Architecture,
-    /// The location where the program chooses a multicast group, if it may.
-    pub(crate) multicast: Option<Span>,
+    /// Needs that only a switch meets, and where the program has them.
+    pub(crate) needs: Vec<(u32, Span)>,
+    /// The map with the block of a divided program.
+    pub(crate) block: Option<MapId>,
     /// Whether a loop of parser states ends after the `rounds` that [`lower`] got.
     pub(crate) cut_parser: bool,
 }
@@ -230,7 +240,8 @@ impl Lowering<'_> {
         let names: Vec<&str> = parts.iter().map(|p| &**p).chain([last]).collect();
         let base: String =
             names.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let taken = |n: &str| self.b.f.maps.iter().any(|m| m.name == n);
+        let taken =
+            |n: &str| n == p4shield_abi::division::BLOCK_MAP || self.b.f.maps.iter().any(|m| m.name == n);
         let mut name = base.clone();
         let mut n = 2;
         while taken(&name) {
@@ -282,5 +293,5 @@ impl Lowering<'_> {
 }
 
 pub(crate) use objects::unit;
-pub(crate) use pipeline::{lower, replicates};
+pub(crate) use pipeline::lower;
 pub(crate) use states::MAX_ROUNDS;

@@ -49,20 +49,37 @@ pub(crate) struct Parser<'a> {
 
 /// Parses a whole program. `tokens` ends with [`Tok::Eof`].
 pub(crate) fn parse(tokens: &[Token], sink: &mut Sink) -> Program {
-    let mut p = Parser {
-        tokens,
-        at: 0,
-        sink,
-        types: vec![HashMap::new()],
-        depth: 0,
-        quiet: false,
-        fuel: 100_000 + 100 * tokens.len(),
-        in_angles: false,
-    };
+    let mut p = Parser::new(tokens, sink);
     p.program()
 }
 
+/// Parses the values in the parentheses of an annotation at this location. Reports an error and returns none
+/// if they are something else.
+pub(crate) fn values(body: &[Token], at: Span, sink: &mut Sink) -> Vec<Expr> {
+    let span = body.last().map_or(at, |t| t.span);
+    let end = Token { tok: Tok::Eof, span, first: false, spaced: false };
+    let tokens: Vec<Token> = body.iter().cloned().chain([end]).collect();
+    let mut p = Parser::new(&tokens, sink);
+    let mut values = Vec::new();
+    while !p.at_end() {
+        match p.expr() {
+            Ok(e) => values.push(e),
+            Err(Failed) => return Vec::new(),
+        }
+        if !p.at_end() && p.expect(",").is_err() {
+            return Vec::new();
+        }
+    }
+    values
+}
+
 impl<'a> Parser<'a> {
+    fn new(tokens: &'a [Token], sink: &'a mut Sink) -> Self {
+        let fuel = 100_000 + 100 * tokens.len();
+        let types = vec![HashMap::new()];
+        Self { tokens, at: 0, sink, types, depth: 0, quiet: false, fuel, in_angles: false }
+    }
+
     /// Returns the current token. It borrows from the input, not from the parser.
     fn tok(&self) -> &'a Tok {
         &self.tokens[self.at].tok

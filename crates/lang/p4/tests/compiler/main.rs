@@ -3,6 +3,7 @@
 mod arithmetic;
 mod common;
 mod control_names;
+mod division;
 mod explain;
 mod features;
 mod functions;
@@ -12,7 +13,6 @@ mod hostile;
 mod layout;
 mod limits;
 mod macros;
-mod multicast;
 mod p4info;
 mod programs;
 mod refusals;

@@ -246,6 +246,18 @@ impl Machine<'_> {
                     return Err(Stop::Drop);
                 }
             }
+            ("clone", [_, CallArg::In(session)]) => {
+                self.asked.clone = Some((self.eval(session)?.index(), None));
+            }
+            ("clone_preserving_field_list", [_, CallArg::In(session), CallArg::In(list)]) => {
+                self.asked.clone = Some((self.eval(session)?.index(), Some(self.eval(list)?.index())));
+            }
+            ("resubmit_preserving_field_list", [CallArg::In(list)]) => {
+                self.asked.resubmit = Some(Some(self.eval(list)?.index()));
+            }
+            ("recirculate_preserving_field_list", [CallArg::In(list)]) => {
+                self.asked.recirculate = Some(Some(self.eval(list)?.index()));
+            }
             ("assume" | "log_msg" | "digest", _) => {}
             ("static_assert", _) => return Ok(num(1)),
             ("get_direction" | "get_vm" | "vm_info_status", []) => return Ok(num(0)),

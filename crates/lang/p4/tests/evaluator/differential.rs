@@ -1,13 +1,15 @@
 //! The evaluator and the compiled program agree: on our example programs, on the regression programs, and
 //! on random programs.
 
+use super::v1model::{GROUPS, INPUT, SESSIONS};
 use super::{Machine, Outcome, generate};
 
 use crate::{Included, Options, Resolver};
 use p4shield_abi::Verdict;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_bpf::verify::{Cache, Limits, Report, verify};
-use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link};
+use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, RunResult, VmInfo, link};
+use p4shield_traffic::{self as traffic, Copy, Event, Loss, Run, Session, Traffic};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,47 @@ struct Engine {
     packet: Packet,
     info: VmInfo,
     ports: bool,
+    traffic: Traffic,
+    events: Vec<Event>,
+}
+
+/// The packets that leave.
+struct Left<'a> {
+    packets: Outcome,
+    ports: bool,
+    events: &'a mut Vec<Event>,
+}
+
+impl traffic::Outcome for Left<'_> {
+    fn end(&mut self, packet: &Packet, r: &RunResult) {
+        assert_eq!(r.stopped, None);
+        if r.verdict == Verdict::Pass {
+            let mut bytes = packet.bytes().to_vec();
+            bytes.truncate(r.total as usize);
+            self.packets.push((bytes, self.ports.then_some(r.output_port)));
+        }
+    }
+
+    fn lose(&mut self, _: Loss) {}
+
+    fn note(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
+/// A traffic manager with the evaluator's groups and sessions.
+fn traffic() -> Traffic {
+    let mut traffic = Traffic::new();
+    let small = |n: usize| u16::try_from(n).expect("a small number");
+    for (group, copies) in GROUPS {
+        let copy = |(port, replica): &(usize, usize)| Copy { port: small(*port), replica: small(*replica) };
+        traffic.groups.set(small(*group), copies.iter().map(copy).collect()).expect("a group");
+    }
+    for (session, port, group) in SESSIONS {
+        let target = Session { port: port.map(small), group: group.map(small) };
+        traffic.sessions.set(small(*session), target).expect("a session");
+    }
+    traffic
 }
 
 /// The header copy of the engine; tests use shorter packets.
@@ -64,19 +107,29 @@ impl Engine {
         INFORMATION.iter().for_each(|(_, f, v)| snapshot.set(*f, *v));
         let ports = compiled.facts.architecture == p4shield_tables::model::Architecture::V1model;
         let info = VmInfo::new(&snapshot, InfoStatus::Known);
-        Ok(Self { program, packet: Packet::with_minimum(256, COPY, 0), info, ports })
+        Ok(Self {
+            program,
+            packet: Packet::with_minimum(256, COPY, 0),
+            info,
+            ports,
+            traffic: traffic(),
+            events: Vec::new(),
+        })
     }
 
     fn run(&mut self, packet: &[u8]) -> Outcome {
+        let meta = Meta { input_port: INPUT as u32, ..Meta::default() };
         self.packet.reset(packet, packet.len() as u32);
-        let r = self.program.run(&mut self.packet, &Meta::default(), &self.info);
-        assert_eq!(r.stopped, None);
-        if r.verdict != Verdict::Pass {
-            return Outcome::Drop;
+        let Self { program, packet: buffer, info, traffic, ports, events } = self;
+        let mut left = Left { packets: Vec::new(), ports: *ports, events };
+        let result = program.run(buffer, &meta, info);
+        if left.ports && Traffic::asks(&result) {
+            let mut run = Run { program, packet: buffer, meta: &meta, info };
+            traffic.follow(&mut run, packet, &result, &mut left);
+        } else {
+            traffic::Outcome::end(&mut left, buffer, &result);
         }
-        let mut bytes = self.packet.bytes().to_vec();
-        bytes.truncate(r.total as usize);
-        Outcome::Pass(bytes, self.ports.then_some(r.output_port))
+        left.packets
     }
 }
 
@@ -84,6 +137,8 @@ impl Engine {
 #[derive(Debug, Default)]
 struct Compared {
     packets: usize,
+    /// The acts of the traffic manager.
+    events: Vec<Event>,
     /// Reason why the evaluator skipped packets.
     skipped: Vec<String>,
 }
@@ -99,14 +154,15 @@ fn compare(
     let compiled = match crate::compile("test.p4", text, resolver, &options) {
         Ok(c) => c,
         Err(e) if e.plain().iter().filter(|d| d.error).all(|d| d.code.starts_with("E08")) => {
-            return Ok(Compared { packets: 0, skipped: vec![format!("not supported: {e}")] });
+            let skipped = vec![format!("not supported: {e}")];
+            return Ok(Compared { skipped, ..Compared::default() });
         }
         Err(e) => return Err(format!("refused: {e}")),
     };
     let (front, ..) = crate::front_end("test.p4", text, resolver, &options);
     let front = front.ok_or("the front end refuses what the compiler accepts")?;
     if !compiled.facts.externs.is_empty() {
-        return Ok(Compared { packets: 0, skipped: vec!["own functions".to_owned()] });
+        return Ok(Compared { skipped: vec!["own functions".to_owned()], ..Compared::default() });
     }
     let mut engine = Engine::new(&compiled, proof)?;
     let information = INFORMATION.iter().map(|(n, _, v)| (*n, *v)).chain([("vm_info_known", 1)]).collect();
@@ -126,6 +182,7 @@ fn compare(
             }
         }
     }
+    result.events = engine.events;
     Ok(result)
 }
 
@@ -217,6 +274,21 @@ fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
         all.push(p);
     }
     all
+}
+
+#[test]
+fn random_programs_ask_for_everything() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let tapes = prop::collection::vec(any::<u8>(), 600..1200);
+    let mut all: Vec<Event> = Vec::new();
+    for _ in 0..60 {
+        let tape = tapes.new_tree(&mut runner).expect("a tape").current();
+        let compared = compare(&generate::program(&tape), &crate::NoIncludes, &random_packets(&tape), false);
+        all.extend(compared.unwrap_or_else(|e| panic!("{e}")).events);
+    }
+    let count = |event| all.iter().filter(|e| **e == event).count();
+    let counts = [Event::Replicated, Event::Copied, Event::Resubmitted, Event::Recirculated].map(count);
+    assert!(counts.iter().all(|n| *n >= 20), "{counts:?}");
 }
 
 /// Number of random programs; `PROPTEST_CASES` sets another.

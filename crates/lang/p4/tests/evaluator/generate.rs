@@ -394,4 +394,5 @@ impl Generator<'_> {
 
 mod effects;
 mod pieces;
+mod traffic;
 mod unions;

@@ -10,6 +10,7 @@ mod expression;
 mod generate;
 mod packet;
 mod statement;
+mod v1model;
 mod value;
 
 use crate::hir::{Control, CtorArg, Expr, ExprKind, InstId, Instance, Object, Param, Program, VarId};
@@ -45,13 +46,8 @@ enum Stop {
 
 type Eval<T> = Result<T, Stop>;
 
-/// The result of a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
-    Drop,
-    /// The packet, and its port if the architecture has ports.
-    Pass(Vec<u8>, Option<u32>),
-}
+/// The packets that leave for one that arrives, each with its port if the architecture has ports.
+type Outcome = Vec<(Vec<u8>, Option<u32>)>;
 
 /// A program that is being evaluated. Registers keep their values from packet to packet.
 struct Machine<'a> {
@@ -68,6 +64,10 @@ struct Machine<'a> {
     emitted: Vec<bool>,
     pass: bool,
     truncate: Option<usize>,
+    /// Requests of the control that runs.
+    asked: v1model::Asked,
+    /// The port that ingress chose for a packet that went on at once.
+    unicast: Option<usize>,
     /// v1model's metadata while a control runs that has no parameter for it; its type and its variable.
     standard: Option<(Type, Val, Option<VarId>)>,
 }
@@ -86,6 +86,8 @@ impl<'a> Machine<'a> {
             emitted: Vec::new(),
             pass: true,
             truncate: None,
+            asked: v1model::Asked::default(),
+            unicast: None,
             standard: None,
         }
     }
@@ -95,7 +97,7 @@ impl<'a> Machine<'a> {
         Err(Stop::Skip(what.to_owned()))
     }
 
-    /// Processes a packet that arrives at port 0.
+    /// Processes a packet that arrives at port [`v1model::INPUT`].
     fn run(&mut self, packet: &[u8]) -> Result<Outcome, String> {
         self.packet = packet.to_vec();
         (self.cursor, self.error, self.pass, self.truncate) = (0, 0, true, None);
@@ -104,7 +106,7 @@ impl<'a> Machine<'a> {
         self.standard = None;
         match self.pipeline() {
             Ok(o) => Ok(o),
-            Err(Stop::Drop | Stop::Reject(_)) => Ok(Outcome::Drop),
+            Err(Stop::Drop | Stop::Reject(_)) => Ok(Vec::new()),
             Err(Stop::Skip(why)) => Err(why),
             Err(other) => Err(format!("{other:?}")),
         }
@@ -128,64 +130,31 @@ impl<'a> Machine<'a> {
         let Some(main) = self.hir.main else { return self.skip("no main") };
         let main = self.hir.instances[main.0 as usize].clone();
         let Type::Object(package) = &main.ty else { return self.skip("no package") };
+        if &*package.name == "V1Switch" {
+            return self.v1model(&main.args);
+        }
         let (id, parser) = self.stage(&main.args[0])?;
         let crate::hir::Constructed::Parser(p) = parser.what else { return self.skip("no parser") };
         let params = self.hir.parsers[p.0 as usize].params.clone();
         let mut shared: Vec<Val> = params[1..].iter().map(|p| zero(&p.ty)).collect();
-        let v1model = &*package.name == "V1Switch";
         let length = self.packet.len();
         if let Some(p) = params.get(3) {
-            self.standard = v1model.then(|| (p.ty.clone(), shared[2].clone(), None));
             set(&mut shared[2], &p.ty, "packet_length", length);
+            set(&mut shared[2], &p.ty, "input_port", v1model::INPUT);
         }
         self.vars.insert(params[0].var, Binding::PacketIn);
-        let parsed = self.staged(&params[1..], &mut shared, |m| m.parser(&parser, id));
-        if v1model {
-            match parsed {
-                Ok(()) => {}
-                // The reference switch continues after an error.
-                Err(Stop::Reject(e)) => set(&mut shared[2], &params[3].ty, "parser_error", e),
-                Err(other) => return Err(other),
-            }
-            return self.v1model(&main.args, shared, &params[3].ty);
-        }
-        parsed?;
+        self.staged(&params[1..], &mut shared, |m| m.parser(&parser, id))?;
         let (id, filter) = self.stage(&main.args[1])?;
         let control = self.control_of(&filter)?;
         if &*package.name == "ebpfFilter" {
             shared.push(num(0));
             self.staged(&control.params, &mut shared, |m| m.control(&filter, id))?;
             let accepted = shared.last().is_some_and(Val::truth);
-            return Ok(if accepted { Outcome::Pass(self.packet.clone(), None) } else { Outcome::Drop });
+            return Ok(if accepted { vec![(self.packet.clone(), None)] } else { Vec::new() });
         }
         self.staged(&control.params, &mut shared, |m| m.control(&filter, id))?;
         self.deparse(&main.args[2], &mut shared)?;
-        Ok(if self.pass { Outcome::Pass(self.output(), None) } else { Outcome::Drop })
-    }
-
-    fn v1model(&mut self, args: &[CtorArg], mut shared: Vec<Val>, ty: &Type) -> Eval<Outcome> {
-        let mut port = 0;
-        for (n, a) in args[1..5].iter().enumerate() {
-            let (id, inst) = self.stage(a)?;
-            let control = self.control_of(&inst)?;
-            self.staged(&control.params, &mut shared, |m| m.control(&inst, id))?;
-            let get = |field: &str| get(&shared[2], ty, field);
-            if n == 1 {
-                if get("mcast_grp") != 0 {
-                    return self.skip("a multicast group");
-                }
-                port = get("egress_spec");
-                if port == 511 {
-                    return Ok(Outcome::Drop);
-                }
-                set(&mut shared[2], ty, "egress_port", port);
-                set(&mut shared[2], ty, "egress_spec", 0);
-            } else if n == 2 && get("egress_spec") == 511 {
-                return Ok(Outcome::Drop);
-            }
-        }
-        self.deparse(&args[5], &mut shared)?;
-        Ok(Outcome::Pass(self.output(), Some(port as u32)))
+        Ok(if self.pass { vec![(self.output(), None)] } else { Vec::new() })
     }
 
     /// Runs a stage of the pipeline on values that the stages share.

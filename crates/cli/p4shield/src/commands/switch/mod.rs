@@ -3,6 +3,7 @@
 mod array;
 mod group;
 mod load;
+mod mirror;
 mod program;
 mod replace;
 mod run;
@@ -29,8 +30,7 @@ use p4shield_tables::write::Write;
 ///   p4shield switch table list routes
 ///   p4shield switch status
 ///
-/// Not there yet: queues and priorities, clones, resubmission and recirculation, digests, packets to and
-/// from a controller. A program that uses them is refused by name.
+/// Not there yet: queues and priorities, digests, packets to and from a controller.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -46,6 +46,7 @@ enum Command {
     Status(status::Status),
     Table(table::Table),
     Group(group::Groups),
+    Mirror(mirror::Mirrors),
     Counter(array::Counter),
     Register(array::Register),
     Meter(array::Meter),
@@ -67,6 +68,7 @@ impl Args {
             Command::Status(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),
+            Command::Mirror(a) => a.run(),
             Command::Counter(a) => a.run(),
             Command::Register(a) => a.run(),
             Command::Meter(a) => a.run(),
@@ -74,7 +76,7 @@ impl Args {
     }
 }
 
-/// Writes a table, group or array.
+/// Writes a table, group, session or array.
 fn write(socket: &Socket, write: Write) -> anyhow::Result<Exit> {
     match api::write(&socket.socket, write) {
         Ok(()) => Ok(Exit::Done),

@@ -63,7 +63,7 @@ pub(super) fn parse(name: &str, objects: &[Vec<u8>]) -> Result<Vec<Object>, Refu
 pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
     let own = objects.first();
     let schema = own.and_then(Object::schema).map(Schema::decode);
-    let replicates = own.is_some_and(|object| object.runs_once().is_err());
+    let divided = own.is_some_and(Object::is_divided);
     let linked = link(objects).map_err(|e| Refused::because(&e))?;
     let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
     let verified = verify::prove(linked)?;
@@ -72,6 +72,6 @@ pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
     let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
     let described = Described { program: *program.digest(), maps, schema };
     // A program of C code alone names no port.
-    let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), replicates };
+    let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided };
     Ok(Loaded { name: name.to_owned(), program, described, traits })
 }

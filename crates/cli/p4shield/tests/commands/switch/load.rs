@@ -65,7 +65,7 @@ fn a_file_with_a_wrong_line_changes_nothing() {
     for (text, line, why) in [
         (many("table_add routes drop 10.9.2.0/24 =>\n"), 202, "matches the same"),
         (many("table_add routes forward 10.9.3.0/24 => 1 512\n"), 202, "port does not fit 9 bits"),
-        (many("mirroring_add 1 2\n"), 202, "cannot clone"),
+        (many("mirroring_add 1 3\n"), 202, "the switch has no port 3"),
         (many("mc_node_create 1 3\nmc_node_associate 5 0\n"), 203, "the switch has no port 3"),
         (
             (0..1100)

@@ -2,6 +2,7 @@
 
 mod array;
 mod load;
+mod mirror;
 mod replace;
 
 use std::path::{Path, PathBuf};
@@ -106,6 +107,13 @@ impl Scene {
         let answer = self.ask(words);
         assert_eq!(code(&answer), 3, "{words:?}: {}", stderr(&answer));
         assert!(stderr(&answer).contains(why), "{words:?}: {}", stderr(&answer));
+    }
+
+    /// Makes the hosts neighbours, as without a router between them.
+    fn neighbours(&self) {
+        for (ns, other) in [(&self.left, 2), (&self.right, 1)] {
+            ns.ip(&format!("route replace 10.9.{other}.0/24 dev eth0")).unwrap();
+        }
     }
 
     fn pings(&self) -> bool {
@@ -241,10 +249,7 @@ V1Switch(prs(), none(), ing(), eg(), none(), dprs()) main;
 #[test]
 fn a_hub_sends_copies_to_the_ports_of_its_group() {
     let Some(scene) = Scene::new() else { return };
-    for (ns, other) in [(&scene.left, 2), (&scene.right, 1)] {
-        // Without the router, both are neighbours.
-        ns.ip(&format!("route replace 10.9.{other}.0/24 dev eth0")).unwrap();
-    }
+    scene.neighbours();
     let program = scene.folder.path().join("hub.p4");
     std::fs::write(&program, HUB).unwrap();
     let _switch = scene.start_program(&program.display().to_string());

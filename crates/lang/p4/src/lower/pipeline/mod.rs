@@ -3,12 +3,10 @@
 //! This module contains what the architectures share: access to the packet, variables that pass
 //! from stage to stage, and the verdict.
 
+mod division;
 mod ebpf;
-mod multicast;
 mod ubpf;
 mod v1model;
-
-pub(crate) use multicast::replicates;
 
 use super::storage::Storage;
 use super::{Binding, BoundObject, Lowered, Lowering, PacketState, StandardMetadata, layout};
@@ -74,13 +72,16 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         too_large: false,
         architecture: Architecture::default(),
         standard: None,
-        multicast: None,
+        requests: super::requests::Requests::default(),
+        request_spans: Vec::new(),
+        needs: Vec::new(),
+        block: None,
         direct: HashMap::new(),
     };
     l.program(end, reject);
     l.warn_unknown();
     let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
-    let Lowering { argument_map, architecture, multicast, cut_parser, .. } = l;
+    let Lowering { argument_map, architecture, needs, block, cut_parser, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
     Lowered {
         function,
@@ -92,10 +93,14 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         externs,
         c_header,
         architecture,
-        multicast,
+        needs,
+        block,
         cut_parser,
     }
 }
+
+/// The `egress_spec` of packets to drop.
+const DROP_PORT: u64 = 511;
 
 /// A parser of the pipeline.
 struct ParserStage {

@@ -3,16 +3,29 @@
 //! This module also contains the behaviour of the reference switch between the stages: it passes a parser
 //! error to ingress, copies the port that ingress chose to egress, and drops packets to the drop port.
 
-use super::{ControlStage, Lowering, ParserStage};
-use crate::hir::{Expr, ExprKind};
+use super::division::Division;
+use super::{ControlStage, DROP_PORT, Lowering, ParserStage};
+use crate::hir::{Expr, ExprKind, Param};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
-use crate::lower::storage::Value;
-use crate::source::Span;
+use crate::lower::requests::Stage;
+use crate::lower::storage::{Storage, Value};
 use crate::types::Type;
 use p4shield_abi::context::offset;
+use std::rc::Rc;
 
-/// The `egress_spec` of packets to drop.
-const DROP_PORT: u64 = 511;
+/// The stages behind ingress, and the variables of all stages.
+struct SecondPart<'a> {
+    parser: &'a ParserStage,
+    egress: &'a ControlStage,
+    update: &'a ControlStage,
+    deparser: &'a ControlStage,
+    shared: &'a [Rc<Storage>],
+}
+
+/// Returns types and variables of user and standard metadata.
+fn metadata_of<'a>(params: &'a [Param], shared: &'a [Rc<Storage>]) -> Vec<(&'a Type, &'a Storage)> {
+    params.iter().skip(1).zip(shared).skip(1).map(|(p, s)| (&p.ty, &**s)).collect()
+}
 
 impl Lowering<'_> {
     pub(super) fn v1model(
@@ -29,24 +42,57 @@ impl Lowering<'_> {
             self.standard_metadata(&p.ty, s);
         }
         self.fill_standard_metadata();
+        self.open_requests(&metadata_of(params, &shared));
+        let division = self.open_division(&shared);
+        self.start_again(&division);
         self.watch_group();
         self.parse_and_continue(parser, &shared);
+        let cloned = self.branch_off_clones();
         self.run_control(verify, &shared);
+        self.requests.stage = Stage::Ingress;
         self.run_control(ingress, &shared);
-        let port = self.after_ingress(ingress.instance.span);
-        self.run_control(egress, &shared);
-        self.after_egress();
-        self.run_control(update, &shared);
-        self.run_deparser(deparser, &shared);
-        self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, port), Ty::None);
-        self.write_packet(&parser.parser, &deparser.control);
+        self.divide(&division);
+        let port = self.unicast();
+        let second = SecondPart { parser, egress, update, deparser, shared: &shared };
+        self.egress(&second, &division, port);
+        if self.is_divided() || self.requests.clone[1].is_some() {
+            let port = self.resume(&division, cloned);
+            self.egress(&second, &division, port);
+        } else {
+            self.close_division(&division);
+        }
+        self.record_needs();
     }
 
-    fn fill_standard_metadata(&mut self) {
+    /// Lowers everything behind ingress, for a packet to this port.
+    fn egress(&mut self, s: &SecondPart<'_>, division: &Division, port: Opnd) {
+        self.set_standard("egress_port", port);
+        self.set_standard("egress_spec", Opnd::C(0));
+        let length = self.context(offset::PACKET_LENGTH, 4);
+        self.set_standard("packet_length", length);
+        let now = self.timestamp();
+        self.set_standard("egress_global_timestamp", now);
+        self.requests.stage = Stage::Egress;
+        self.run_control(s.egress, s.shared);
+        let asked = self.clone_at_end(division);
+        self.after_egress();
+        self.run_control(s.update, s.shared);
+        self.run_deparser(s.deparser, s.shared);
+        self.recirculate_at_end(division, asked);
+        self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, port), Ty::None);
+        self.write_packet(&s.parser.parser, &s.deparser.control);
+    }
+
+    /// Sets what the engine knows of the packet.
+    pub(super) fn fill_arrival(&mut self) {
         for (field, at) in [("ingress_port", offset::INPUT_PORT), ("packet_length", offset::PACKET_LENGTH)] {
             let v = self.context(at, 4);
             self.set_standard(field, v);
         }
+    }
+
+    pub(super) fn fill_standard_metadata(&mut self) {
+        self.fill_arrival();
         let now = self.timestamp();
         self.set_standard("ingress_global_timestamp", now);
     }
@@ -58,7 +104,7 @@ impl Lowering<'_> {
     }
 
     /// Runs the parser; the pipeline continues even after a parser error.
-    fn parse_and_continue(&mut self, parser: &ParserStage, shared: &[std::rc::Rc<super::Storage>]) {
+    fn parse_and_continue(&mut self, parser: &ParserStage, shared: &[Rc<Storage>]) {
         let failed = self.b.new_block("parsing ended");
         let rejected = std::mem::replace(&mut self.reject, failed);
         self.run_parser(parser, shared);
@@ -69,19 +115,8 @@ impl Lowering<'_> {
         self.set_standard("parser_error", error);
     }
 
-    /// Drops the packets that ingress marked and passes the port to egress. Returns the port.
-    fn after_ingress(&mut self, ingress: Span) -> Opnd {
-        let group = self.get_standard("mcast_grp");
-        let port = if group == Opnd::C(0) { self.unicast() } else { self.multicast(group, ingress) };
-        self.set_standard("egress_port", port);
-        self.set_standard("egress_spec", Opnd::C(0));
-        let now = self.timestamp();
-        self.set_standard("egress_global_timestamp", now);
-        port
-    }
-
-    /// Returns the port that ingress chose.
-    pub(super) fn unicast(&mut self) -> Opnd {
+    /// Drops the packets that ingress marked. Returns the port that it chose.
+    fn unicast(&mut self) -> Opnd {
         let port = self.get_standard("egress_spec");
         let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
         self.drop_unless(goes);

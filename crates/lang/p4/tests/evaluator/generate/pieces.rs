@@ -35,14 +35,16 @@ impl Generator<'_> {
             "p.emit(hdr.us[1]); p.emit(hdr.u.y); p.emit(hdr.h); p.emit(hdr.u.x);",
         ]);
         let payload = if self.pick(2) == 0 { "" } else { "_with_payload" };
+        let (asked, egress) = (self.requests(), self.egress());
         let sum = self.one(&["hdr.h.first", "hdr.g.a, hdr.h.first", "hdr.g.a, hdr.s[0].v, hdr.g.b[7:0]"]);
         format!(
             "#include <v1model.p4>\n{header}header v_t {{ bit<8> v; }}\n\
              header g_t {{ bit<8> a; bit<16> b; }}\n\
              header_union u_t {{ v_t x; g_t y; h_t z; }}\n\
              struct headers_t {{ h_t h; v_t[4] s; g_t g; u_t u; u_t[2] us; }}\n\
-             struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept;\n\
-             u_t union; }}\n\
+             struct meta_t {{ @field_list(1, 2) bit<8> m; @field_list(2) bit<16> n; int<9> i;\n\
+             @field_list(2) h_t saved; standard_metadata_t kept; @field_list(2) u_t union;\n\
+             @field_list(0, 1, 2, 3) bit<8> rounds; }}\n\
              {UNION_ROUTINES}{EFFECT_ROUTINES}\
              bit<16> fun(in bit<16> x, in bit<8> y) {{ {function} return x + (bit<16>)spare; }}\n\
              void drop_function(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
@@ -54,9 +56,10 @@ impl Generator<'_> {
              action drop_it(inout standard_metadata_t s) {{ mark_to_drop(s); }}\n\
              action act1(inout bit<8> p, bit<8> q) {{ {act1} }}\n\
              action act2(inout bit<8> p, out bit<8> o, in bit<8> q, bit<16> r) {{ {act2} }}\n\
-             {tables}apply {{ std.egress_spec = 1;\n{body} }} }}\n\
+             {tables}apply {{ std.egress_spec = 1;\n{asked}{body} }} }}\n\
              control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
-             apply {{ }} }}\n\
+             bit<8> spare = 0; register<bit<8>>(8) reg;\n\
+             apply {{ {egress} }} }}\n\
              control U(inout headers_t hdr, inout meta_t meta) {{ apply {{\n\
              update_checksum{payload}(hdr.g.isValid(), {{ {sum} }}, hdr.g.b, HashAlgorithm.csum16); }} }}\n\
              control D(packet_out p, in headers_t hdr) {{ apply {{ {deparser} }} }}\n\

@@ -1,0 +1,73 @@
+//! Divided programs: those that a switch may run several times for one received packet.
+//!
+//! `v1model` replicates, clones, resubmits and recirculates packets between and behind its ingress and
+//! egress. A program that asks for it is divided there. Where its ingress asks, the run ends: it stores the
+//! values that its second part needs in its *block*, changes nothing in the packet and returns `drop`. A
+//! common unicast packet passes both parts in one run.
+//!
+//! A switch reads in `output_action` what the run asks for ([`request`]), with the arguments at the start of
+//! the block ([`argument`]). Then it runs the program again, for each copy from another [`entry`]: with the
+//! block as that run left it, and with the packet as it was before that run (a recirculated packet as it was
+//! after it).
+//!
+//! A program's object lists what it may ask for (`.p4shield.needs`), and its block is the only value of the
+//! map [`BLOCK_MAP`]. Its size and the layout behind [`BLOCK_HEADER_SIZE`] are the program's own: blocks of
+//! one program mean nothing to another.
+
+/// Symbol of the map with the block: an array with one value, which starts with the arguments.
+pub const BLOCK_MAP: &str = "p4shield_division";
+
+/// Bytes of the arguments at the start of a block.
+pub const BLOCK_HEADER_SIZE: usize = 16;
+
+/// Offsets of the arguments of requests in the block; each is a `u32`.
+pub mod argument {
+    /// Session of [`super::request::CLONE`].
+    pub const CLONE_SESSION: usize = 0;
+    /// Number of the group of [`super::request::GROUP`].
+    pub const GROUP: usize = 4;
+    /// Port of [`super::request::PORT`].
+    pub const PORT: usize = 8;
+    /// Session of [`super::request::CLONE_EGRESS`].
+    pub const CLONE_EGRESS_SESSION: usize = 12;
+}
+
+/// Bits of `output_action` after a run; without any, the packet leaves or is dropped as in any program. The
+/// first four end the first part, and the others come from a run whose packet leaves or is dropped.
+pub mod request {
+    /// A copy of the packet as it arrived goes to egress, for each port of a session:
+    /// [`super::entry::CLONE`].
+    pub const CLONE: u32 = 0x100;
+    /// The packet as it arrived starts again: [`super::entry::RESUBMIT`]. Nothing below happens.
+    pub const RESUBMIT: u32 = 0x200;
+    /// A copy for each member of a group: [`super::entry::REPLICA`].
+    pub const GROUP: u32 = 0x400;
+    /// The packet goes on to one port: [`super::entry::UNICAST`].
+    pub const PORT: u32 = 0x800;
+    /// A copy of the packet as egress left it passes egress again, for each port of a session:
+    /// [`super::entry::CLONE_EGRESS`].
+    pub const CLONE_EGRESS: u32 = 0x1000;
+    /// The packet does not leave, but starts again as it would have left: [`super::entry::RECIRCULATE`].
+    pub const RECIRCULATE: u32 = 0x2000;
+    /// All of them.
+    pub const ALL: u32 = 0x3f00;
+}
+
+/// Values of `output_action` before a run: where it starts. For the first four, `output_port` contains the
+/// port in its lower 16 bits, and above them the replication id.
+pub mod entry {
+    /// A packet that arrived: the start.
+    pub const ARRIVAL: u32 = 0;
+    /// A packet for one port, at egress.
+    pub const UNICAST: u32 = 1;
+    /// A copy for a member of a group, at egress.
+    pub const REPLICA: u32 = 2;
+    /// A copy of a packet that was at the end of egress, at egress.
+    pub const CLONE_EGRESS: u32 = 3;
+    /// A copy of a packet that was at the end of ingress: the start, then egress.
+    pub const CLONE: u32 = 4;
+    /// A resubmitted packet: the start.
+    pub const RESUBMIT: u32 = 5;
+    /// A recirculated packet: the start.
+    pub const RECIRCULATE: u32 = 6;
+}

@@ -1,0 +1,197 @@
+//! The runs that follow one that asked for something.
+
+use crate::groups::{Copy, Groups};
+use crate::job::{Job, Jobs};
+use crate::sessions::Sessions;
+use p4shield_abi::Verdict;
+use p4shield_abi::division::{argument, entry, request};
+use p4shield_bpf::{Entry, Meta, Packet, Program, RunResult, VmInfo};
+
+/// Most runs that one packet causes behind its first. A group has at most [`crate::MAX_COPIES`] members, so
+/// each of them gets its copy.
+pub const MAX_RUNS: usize = 8192;
+
+/// The reason why a packet, or a copy of one, gets no further run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The multicast group does not exist, or has no members.
+    NoGroup,
+    /// The clone session does not exist.
+    NoSession,
+    /// The packet caused [`MAX_RUNS`] runs, or more copies wait at a time than there are buffers.
+    Budget,
+}
+
+/// An act of the traffic manager, after which a packet goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It went to a multicast group: it counts as its copies from here.
+    Replicated,
+    /// A copy was made of it.
+    Copied,
+    /// It starts again, as it arrived.
+    Resubmitted,
+    /// It starts again, as it would have left.
+    Recirculated,
+}
+
+/// The fate of packets. Each packet, and each copy, is ended, lost or replicated.
+pub trait Outcome {
+    /// A run ended: the packet leaves or is dropped, as the result says.
+    fn end(&mut self, packet: &Packet, result: &RunResult);
+    /// A packet or a copy is lost.
+    fn lose(&mut self, reason: Loss);
+    /// Something else happened.
+    fn note(&mut self, event: Event);
+}
+
+/// A program with the packet that it processes.
+pub struct Run<'a> {
+    /// The program.
+    pub program: &'a mut Program,
+    /// The buffer of its runs.
+    pub packet: &'a mut Packet,
+    /// How the packet arrived.
+    pub meta: &'a Meta,
+    /// In-VM information.
+    pub info: &'a VmInfo,
+}
+
+/// A traffic manager: groups, sessions, and the packets that wait for a run.
+#[derive(Debug)]
+pub struct Traffic {
+    /// Multicast groups.
+    pub groups: Groups,
+    /// Clone sessions.
+    pub sessions: Sessions,
+    jobs: Jobs,
+    block: Vec<u8>,
+    runs: usize,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Traffic {
+    /// Makes a traffic manager without groups and sessions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            groups: Groups::default(),
+            sessions: Sessions::default(),
+            jobs: Jobs::new(),
+            block: Vec::new(),
+            runs: 0,
+        }
+    }
+
+    /// Returns whether a run asked for something, so that [`Traffic::follow`] goes on.
+    #[must_use]
+    pub const fn asks(result: &RunResult) -> bool {
+        result.output_action & request::ALL != 0
+    }
+
+    /// Does what the last run of the program asked for: `result` is its result, `run.packet` is as the run
+    /// left it, and `arrived` as it was before.
+    pub fn follow(
+        &mut self,
+        run: &mut Run<'_>,
+        arrived: &[u8],
+        result: &RunResult,
+        outcome: &mut impl Outcome,
+    ) {
+        self.runs = MAX_RUNS;
+        self.after(run, arrived, result, outcome);
+        while let Some(job) = self.jobs.pop() {
+            self.run_job(run, &job, outcome);
+            self.jobs.done(job);
+        }
+    }
+
+    fn run_job(&mut self, run: &mut Run<'_>, job: &Job, outcome: &mut impl Outcome) {
+        let Some(group) = job.group else { return self.run_once(run, job, job.entry, outcome) };
+        let copies = self.groups.copies(group.into()).len();
+        if copies == 0 {
+            return outcome.lose(Loss::NoGroup);
+        }
+        outcome.note(Event::Replicated);
+        for n in 0..copies {
+            let Copy { port, replica } = self.groups.copies(group.into())[n];
+            outcome.note(Event::Copied);
+            self.run_once(run, job, Entry { port, replica, ..job.entry }, outcome);
+        }
+    }
+
+    fn run_once(&mut self, run: &mut Run<'_>, job: &Job, from: Entry, outcome: &mut impl Outcome) {
+        let Some(rest) = self.runs.checked_sub(1) else { return outcome.lose(Loss::Budget) };
+        self.runs = rest;
+        run.packet.reset(&job.bytes, job.bytes.len() as u32);
+        run.program.write_block(&job.block);
+        let result = run.program.run_from(from, run.packet, run.meta, run.info);
+        self.after(run, &job.bytes, &result, outcome);
+    }
+
+    /// Does what a run asked for, or ends its packet.
+    fn after(&mut self, run: &mut Run<'_>, arrived: &[u8], result: &RunResult, outcome: &mut impl Outcome) {
+        let asked = result.output_action & request::ALL;
+        if asked == 0 || result.stopped.is_some() {
+            return outcome.end(run.packet, result);
+        }
+        run.program.read_block(&mut self.block);
+        if asked & request::CLONE != 0 {
+            self.clone_packet(argument::CLONE_SESSION, entry::CLONE, arrived, outcome);
+        }
+        if asked & request::CLONE_EGRESS != 0 {
+            self.clone_packet(argument::CLONE_EGRESS_SESSION, entry::CLONE_EGRESS, arrived, outcome);
+        }
+        let from = |number| Entry { number, ..Entry::default() };
+        if asked & request::RESUBMIT != 0 {
+            outcome.note(Event::Resubmitted);
+            self.wait(from(entry::RESUBMIT), None, arrived, outcome);
+        } else if asked & request::GROUP != 0 {
+            let group = self.argument(argument::GROUP) as u16;
+            self.wait(from(entry::REPLICA), Some(group), arrived, outcome);
+        } else if asked & request::PORT != 0 {
+            let port = self.argument(argument::PORT) as u16;
+            self.wait(Entry { port, ..from(entry::UNICAST) }, None, arrived, outcome);
+        } else if asked & request::RECIRCULATE != 0 && result.verdict == Verdict::Pass {
+            outcome.note(Event::Recirculated);
+            let bytes = run.packet.bytes();
+            let bytes = &bytes[..bytes.len().min(result.total as usize)];
+            self.wait(from(entry::RECIRCULATE), None, bytes, outcome);
+        } else {
+            outcome.end(run.packet, result);
+        }
+    }
+
+    /// Makes the clones of a session.
+    fn clone_packet(&mut self, session: usize, entry: u32, arrived: &[u8], outcome: &mut impl Outcome) {
+        let Some(session) = self.sessions.get(self.argument(session)) else {
+            outcome.note(Event::Copied);
+            return outcome.lose(Loss::NoSession);
+        };
+        let from = Entry { number: entry, ..Entry::default() };
+        if let Some(group) = session.group {
+            outcome.note(Event::Copied);
+            self.wait(from, Some(group), arrived, outcome);
+        }
+        if let Some(port) = session.port {
+            outcome.note(Event::Copied);
+            self.wait(Entry { port, ..from }, None, arrived, outcome);
+        }
+    }
+
+    fn wait(&mut self, from: Entry, group: Option<u16>, bytes: &[u8], outcome: &mut impl Outcome) {
+        if !self.jobs.push(from, group, bytes, &self.block) {
+            outcome.lose(Loss::Budget);
+        }
+    }
+
+    /// Returns an argument of the request; 0 if the program has no block.
+    fn argument(&self, at: usize) -> u32 {
+        self.block.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+    }
+}

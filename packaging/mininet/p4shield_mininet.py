@@ -17,6 +17,7 @@ A switch's ports have Mininet's numbers: s1-eth1 is port 1. Its output is in FOL
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -67,6 +68,8 @@ class P4ShieldSwitch(Switch):
 
     def start(self, controllers):
         """Starts the switch, and returns once it forwards packets."""
+        if self._answers():
+            raise P4ShieldError(f"{self.name}: another switch answers at {self.socket}; end it, or name another folder")
         command = [self.binary, "switch", "run", self.program, "--socket", self.socket]
         for number, interface in self.intfs.items():
             if interface.name != "lo":
@@ -84,6 +87,11 @@ class P4ShieldSwitch(Switch):
                 with open(self.log, encoding="utf-8") as log:
                     raise P4ShieldError(f"{self.name} {what}:\n{log.read()}")
             time.sleep(0.05)
+        for number, interface in self.intfs.items():
+            # AF_XDP passes the queues that Mininet gives an interface.
+            bandwidth = getattr(interface, "params", {}).get("bw")
+            if bandwidth:
+                self.p4shield("queue", "set", str(number), "--bits", str(int(bandwidth * 1_000_000)))
 
     def _answers(self):
         """Whether the switch answers. Problems of a running switch are no reason to wait."""
@@ -176,8 +184,11 @@ def main():
     about.add_argument("--binary", default="p4shield", help="the p4shield to run (default: %(default)s)")
     about.add_argument("--folder", help="folder for logs and sockets (default: a new one in /tmp)")
     about.add_argument("--run", action="append", metavar="\"HOST COMMAND\"",
-                       help="run this on a host instead of Mininet's command line; may be repeated")
+                       help="run this on a host instead of Mininet's command line, with & at its end in the background; "
+                            "may be repeated")
     options = about.parse_args()
+    # What ends this program ends its switches, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     setLogLevel("warning")
     net = network(options.topology, options.program, options.binary, options.folder)
     try:
@@ -191,14 +202,27 @@ def main():
 
 
 def run(net, commands):
-    """Runs commands on hosts, whose names stand for their addresses. Returns 1 if one fails."""
-    failed = 0
+    """Runs commands on hosts, whose names stand for their addresses. Returns 1 if one fails. One that ends with & runs
+    beside those after it, and until they have ended."""
+    failed, background = 0, []
     for command in commands:
-        host, *words = command.split()
+        host, *words = shlex.split(command)
         words = [net.get(word).IP() if word in net.topo.hosts() else word for word in words]
         print(f"{host}> {' '.join(words)}", flush=True)
-        process = net.get(host).popen(words, stdout=None, stderr=None)
-        failed |= process.wait() != 0
+        beside = words[-1] == "&"
+        process = net.get(host).popen(words[:-1] if beside else words, stdout=None, stderr=None)
+        if beside:
+            background.append(process)
+            time.sleep(1)  # Servers need a moment before their clients come.
+        else:
+            failed |= process.wait() != 0
+    for process in background:
+        process.terminate()
+        try:
+            process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
     return int(failed)
 
 

@@ -18,9 +18,9 @@
 pub const BLOCK_MAP: &str = "p4shield_division";
 
 /// Bytes of the arguments at the start of a block.
-pub const BLOCK_HEADER_SIZE: usize = 16;
+pub const BLOCK_HEADER_SIZE: usize = 32;
 
-/// Offsets of the arguments of requests in the block; each is a `u32`.
+/// Offsets in the block, each of a `u32`: the arguments of requests, and the answers of a queue.
 pub mod argument {
     /// Session of [`super::request::CLONE`].
     pub const CLONE_SESSION: usize = 0;
@@ -30,6 +30,15 @@ pub mod argument {
     pub const PORT: usize = 8;
     /// Session of [`super::request::CLONE_EGRESS`].
     pub const CLONE_EGRESS_SESSION: usize = 12;
+    /// Written by the switch before a run that starts at egress, for a packet that waited in a queue: when it
+    /// entered the queue, in microseconds of the clock of the context's `timestamp_ns`.
+    pub const QUEUED_AT: usize = 16;
+    /// The packets that were in the queue then.
+    pub const QUEUED_BEHIND: usize = 20;
+    /// How long it waited, in microseconds.
+    pub const WAITED: usize = 24;
+    /// The packets that it left in the queue.
+    pub const LEFT_BEHIND: usize = 28;
 }
 
 /// Bits of `output_action` after a run; without any, the packet leaves or is dropped as in any program. The
@@ -70,4 +79,7 @@ pub mod entry {
     pub const RESUBMIT: u32 = 5;
     /// A recirculated packet: the start.
     pub const RECIRCULATE: u32 = 6;
+    /// Added to one that begins at the start, if the program reads how long packets waited
+    /// ([`crate::object::need::QUEUES`]): no packet passes both parts in one run.
+    pub const QUEUED: u32 = 0x80;
 }

@@ -42,6 +42,8 @@ pub mod need {
     pub const RESUBMIT: u32 = 4;
     /// It recirculates packets.
     pub const RECIRCULATE: u32 = 5;
+    /// It reads how long packets waited in queues. A host without queues runs it, too: the values are 0.
+    pub const QUEUES: u32 = 6;
 }
 
 /// A need and its location in the source: 16 bytes in [`NEEDS_SECTION`], four `u32` in the order of

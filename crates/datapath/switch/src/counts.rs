@@ -16,6 +16,8 @@ pub enum DropReason {
     NoSession,
     /// It caused too many runs of the program, or too many copies at a time ([`p4shield_traffic::MAX_RUNS`]).
     Runs,
+    /// The queue of its port was full.
+    Queue,
     /// The port had no room for it, or cannot send packets of its length.
     NoRoom,
     /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`].
@@ -24,13 +26,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Program,
         Self::Stopped,
         Self::NoPort,
         Self::NoGroup,
         Self::NoSession,
         Self::Runs,
+        Self::Queue,
         Self::NoRoom,
         Self::TooLong,
     ];
@@ -45,6 +48,7 @@ impl DropReason {
             Self::NoGroup => "no_group",
             Self::NoSession => "no_session",
             Self::Runs => "runs",
+            Self::Queue => "queue",
             Self::NoRoom => "no_room",
             Self::TooLong => "too_long",
         }
@@ -77,6 +81,8 @@ pub struct Counts {
     pub resubmitted: u64,
     /// Packets that started again instead of leaving.
     pub recirculated: u64,
+    /// Packets that wait in queues now.
+    pub waiting: u64,
     /// By number of the [`DropReason`].
     pub dropped: [u64; DropReason::ALL.len()],
 }
@@ -89,11 +95,11 @@ impl Counts {
     }
 
     /// Returns whether every packet is accounted for: received packets and copies equal those that were sent,
-    /// dropped or replicated.
+    /// dropped or replicated, or wait.
     #[must_use]
     pub fn balance(&self) -> bool {
         let sum = |count: fn(&PortCounts) -> u64| self.ports.iter().map(count).sum::<u64>();
         let dropped: u64 = self.dropped.iter().sum();
-        sum(|p| p.received) + self.copies == sum(|p| p.sent) + dropped + self.replicated
+        sum(|p| p.received) + self.copies == sum(|p| p.sent) + dropped + self.replicated + self.waiting
     }
 }

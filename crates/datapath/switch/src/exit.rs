@@ -2,10 +2,12 @@
 
 use crate::counts::{Counts, DropReason};
 use crate::io::PacketIo;
+use crate::queue::Queue;
 use p4shield_abi::Verdict;
 use p4shield_abi::schema::Architecture;
-use p4shield_bpf::{Packet, RunResult};
-use p4shield_traffic::{Event, Loss, Outcome};
+use p4shield_bpf::Meta;
+use p4shield_bpf::{Entry, Packet, RunResult};
+use p4shield_traffic::{Event, Loss, Outcome, Ready};
 
 /// `ubpf_action.REDIRECT` of `ubpf_model`.
 const REDIRECT: u32 = 3;
@@ -18,6 +20,10 @@ pub(crate) struct Exit<I> {
     /// Indexes of the ports, by number.
     pub(crate) indexes: Box<[Option<usize>]>,
     pub(crate) counts: Counts,
+    /// The queues, by index of the port.
+    pub(crate) queues: Box<[Option<Queue>]>,
+    /// True if there is a queue.
+    pub(crate) has_queues: bool,
 }
 
 /// The way out for packets that arrived at one port.
@@ -26,6 +32,23 @@ pub(crate) struct Leaving<'a, I> {
     /// Index of the port.
     pub(crate) from: usize,
     pub(crate) architecture: Architecture,
+    /// True if packets have waited before egress, or may do so.
+    pub(crate) waits_before: bool,
+    /// Nanoseconds since the start.
+    pub(crate) now_ns: u64,
+}
+
+impl<I: PacketIo> Exit<I> {
+    /// Sends a packet by the port with this index, or drops it if the port has no room.
+    pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) {
+        if self.io.send(to, bytes) {
+            let counts = &mut self.counts.ports[to];
+            counts.sent += 1;
+            counts.sent_bytes += bytes.len() as u64;
+        } else {
+            self.counts.dropped[DropReason::NoRoom as usize] += 1;
+        }
+    }
 }
 
 impl<I: PacketIo> Leaving<'_, I> {
@@ -42,7 +65,7 @@ impl<I: PacketIo> Leaving<'_, I> {
             Architecture::Ubpf => result.output_action == REDIRECT,
             Architecture::Ebpf => false,
         };
-        let Exit { io, numbers, indexes, counts } = &mut *self.exit;
+        let Exit { numbers, indexes, .. } = &*self.exit;
         let to = match numbers.len() {
             _ if is_named => usize::try_from(result.output_port).ok().and_then(|p| *indexes.get(p)?),
             2 => Some(1 - self.from),
@@ -50,12 +73,20 @@ impl<I: PacketIo> Leaving<'_, I> {
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
-        if io.send(to, bytes) {
-            let counts = &mut counts.ports[to];
-            counts.sent += 1;
-            counts.sent_bytes += bytes.len() as u64;
+        if self.exit.has_queues && !self.waits_before && self.exit.queues[to].is_some() {
+            self.queue(to, None, bytes, &[], &Meta::default());
         } else {
-            self.drop_packet(DropReason::NoRoom);
+            self.exit.send(to, bytes);
+        }
+    }
+
+    /// Lets a packet wait for the port with this index, which has a queue.
+    fn queue(&mut self, to: usize, entry: Option<Entry>, bytes: &[u8], block: &[u8], meta: &Meta) {
+        let Some(queue) = &mut self.exit.queues[to] else { return };
+        if queue.push(entry, bytes, block, meta, self.now_ns) {
+            self.exit.counts.waiting += 1;
+        } else {
+            self.drop_packet(DropReason::Queue);
         }
     }
 
@@ -67,6 +98,13 @@ impl<I: PacketIo> Leaving<'_, I> {
 impl<I: PacketIo> Outcome for Leaving<'_, I> {
     fn end(&mut self, packet: &Packet, result: &RunResult) {
         self.send(packet, result);
+    }
+
+    fn hold(&mut self, ready: Ready<'_>) -> bool {
+        let index = self.exit.indexes.get(usize::from(ready.entry.port)).copied().flatten();
+        let Some(to) = index.filter(|to| self.exit.queues[*to].is_some()) else { return false };
+        self.queue(to, Some(ready.entry), ready.bytes, ready.block, ready.meta);
+        true
     }
 
     fn lose(&mut self, reason: Loss) {

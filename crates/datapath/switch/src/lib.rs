@@ -11,7 +11,9 @@
 //! |---|---|
 //! | `io` | the trait of the ports |
 //! | `switch` | the round: receive, run, let the traffic manager follow |
+//! | `queue` | packets that wait for a port with a rate |
 //! | `exit` | the way out: send or drop |
+//! | `waiting` | the queues: set and served |
 //! | `counts` | packets by port, drops by reason |
 //!
 //! A common packet passes ingress and egress of its program in one run. For a packet that is replicated,
@@ -22,10 +24,14 @@
 mod counts;
 mod exit;
 mod io;
+mod queue;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use counts::{Counts, DropReason, PortCounts};
 pub use io::{BATCH, PacketIo};
+pub use queue::{DEFAULT_DEPTH, MAX_DEPTH, QueueError, QueueLimits};
 pub use switch::{MAX_PORT, PortError, Switch, Traits};
+pub use waiting::QueueState;

@@ -4,9 +4,10 @@ use crate::counts::{Counts, DropReason, PortCounts};
 use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
+use p4shield_abi::division::entry;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::schema::Architecture;
-use p4shield_bpf::{Meta, Packet, Program, VmInfo};
+use p4shield_bpf::{Entry, Meta, Packet, Program, VmInfo};
 use p4shield_traffic::{Run, Traffic};
 use std::time::Instant;
 
@@ -42,24 +43,26 @@ pub struct Traits {
     pub architecture: Architecture,
     /// It may ask the traffic manager for copies or further runs ([`p4shield_abi::division`]).
     pub divided: bool,
+    /// It reads how long packets waited, so that they wait before egress.
+    pub reads_queues: bool,
 }
 
 /// A packet in its place in a batch.
-struct Slot {
-    packet: Packet,
+pub(crate) struct Slot {
+    pub(crate) packet: Packet,
     /// The packet as it arrived, for the traffic manager.
     original: Vec<u8>,
 }
 
 /// A P4 switch with its ports, for one thread.
 pub struct Switch<I> {
-    exit: Exit<I>,
-    program: Program,
-    traits: Traits,
+    pub(crate) exit: Exit<I>,
+    pub(crate) program: Program,
+    pub(crate) traits: Traits,
     /// Multicast groups and clone sessions.
     pub traffic: Traffic,
-    batch: Vec<Slot>,
-    info: VmInfo,
+    pub(crate) batch: Vec<Slot>,
+    pub(crate) info: VmInfo,
     start: Instant,
 }
 
@@ -83,13 +86,14 @@ impl<I: PacketIo> Switch<I> {
             packet: Packet::new(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize),
             original: Vec::with_capacity(MAX_HEADER_BYTES as usize),
         };
+        let queues = numbers.iter().map(|_| None).collect();
         let counts = Counts { ports: vec![PortCounts::default(); numbers.len()], ..Counts::default() };
         Ok(Self {
             batch: std::iter::repeat_with(slot).take(BATCH).collect(),
             traffic: Traffic::new(),
             info: VmInfo::unknown(InfoStatus::Missing),
             start: Instant::now(),
-            exit: Exit { io, numbers, indexes, counts },
+            exit: Exit { io, numbers, indexes, counts, queues, has_queues: false },
             program,
             traits,
         })
@@ -110,8 +114,17 @@ impl<I: PacketIo> Switch<I> {
         &mut self.program
     }
 
+    /// Returns nanoseconds since the start.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Replaces the program, and returns the old one. The new one takes the entries of these maps.
+    /// Packets that wait before the old one's egress leave at once.
     pub fn replace(&mut self, mut program: Program, traits: Traits, maps: &[String]) -> Program {
+        // What they clone does not wait again for the new program.
+        self.traffic.queues = false;
+        self.release(true);
         for name in maps {
             let new = program.maps_mut().and_then(|m| m.get_mut(name));
             let old = self.program.maps_mut().and_then(|m| m.get_mut(name));
@@ -121,6 +134,7 @@ impl<I: PacketIo> Switch<I> {
             }
         }
         self.traits = traits;
+        self.traffic.queues = self.waits_before();
         std::mem::replace(&mut self.program, program)
     }
 
@@ -139,6 +153,9 @@ impl<I: PacketIo> Switch<I> {
                 }
                 Err(error) => failed = Err(error),
             }
+        }
+        if self.exit.has_queues {
+            self.release(false);
         }
         self.exit.io.flush()?;
         failed.map(|()| received)
@@ -173,12 +190,16 @@ impl<I: PacketIo> Switch<I> {
         if count == 0 {
             return;
         }
-        let timestamp_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let timestamp_ns = self.now_ns();
+        let waits_before = self.waits_before();
+        let from =
+            Entry { number: if waits_before { entry::QUEUED } else { entry::ARRIVAL }, ..Entry::default() };
         let meta = Meta { input_port: self.exit.numbers[port].into(), timestamp_ns, ..Meta::default() };
         let Self { exit, program, traffic, batch, info, traits, .. } = self;
-        let mut leaving = Leaving { exit, from: port, architecture: traits.architecture };
+        let architecture = traits.architecture;
+        let mut leaving = Leaving { exit, from: port, architecture, waits_before, now_ns: timestamp_ns };
         for Slot { packet, original } in &mut batch[..count] {
-            let result = program.run(packet, &meta, info);
+            let result = program.run_from(from, packet, &meta, info);
             if traits.divided && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };
                 traffic.follow(&mut run, original, &result, &mut leaving);

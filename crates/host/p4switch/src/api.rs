@@ -29,6 +29,8 @@ pub enum Request {
     Groups,
     /// Returns the clone sessions.
     Sessions,
+    /// Returns the queues.
+    Queues,
     /// Writes a table, group or session.
     Write {
         /// The change.
@@ -64,6 +66,8 @@ pub enum Answer {
     Groups(Vec<Group>),
     /// The answer to `sessions`.
     Sessions(Vec<CloneSession>),
+    /// The answer to `queues`.
+    Queues(Vec<QueueStatus>),
     /// A table, group or session has been written.
     Done,
     /// A file has been loaded.
@@ -112,6 +116,8 @@ pub struct Status {
     pub resubmitted: u64,
     /// Packets that started again instead of leaving.
     pub recirculated: u64,
+    /// Packets that wait in queues now.
+    pub waiting: u64,
     /// Dropped packets and copies, by reason.
     pub dropped: Vec<Dropped>,
     /// Each problem with its remedy.
@@ -135,10 +141,27 @@ pub struct PortStatus {
     pub sent_bytes: u64,
 }
 
+/// The queue of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// The port's number.
+    pub port: u16,
+    /// Most packets a second.
+    pub packets: Option<u64>,
+    /// Most bits a second.
+    pub bits: Option<u64>,
+    /// Most packets that wait.
+    pub depth: u32,
+    /// Packets that wait now.
+    pub waiting: u64,
+    /// Packets that found it full.
+    pub dropped: u64,
+}
+
 /// Packets that were dropped for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// `program`, `stopped`, `no_port`, `no_group`, `no_session`, `runs`, `no_room` or `too_long`.
+    /// `program`, `stopped`, `no_port`, `no_group`, `no_session`, `runs`, `queue`, `no_room` or `too_long`.
     pub reason: String,
     /// Packets and copies.
     pub packets: u64,
@@ -241,7 +264,18 @@ pub fn sessions(socket: &Path) -> Result<Vec<CloneSession>, ApiError> {
     }
 }
 
-/// Writes a table, group or session of a switch.
+/// Returns the queues of a switch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn queues(socket: &Path) -> Result<Vec<QueueStatus>, ApiError> {
+    match ask(socket, &Request::Queues)? {
+        Answer::Queues(queues) => Ok(queues),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Writes a table, group, session or queue of a switch.
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.

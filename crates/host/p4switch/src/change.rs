@@ -1,7 +1,7 @@
 //! Changes of maps, groups and clone sessions, which can be undone.
 
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
-use p4shield_switch::{PacketIo, Switch};
+use p4shield_switch::{PacketIo, QueueError, QueueLimits, Switch};
 use p4shield_traffic::{Copy, GroupError, Session, SessionError};
 
 /// The reason why a change is not applied.
@@ -17,6 +17,10 @@ pub(crate) enum ChangeError {
     Session(#[from] SessionError),
     #[error("there is no such clone session; `p4shield switch mirror list` shows those that exist")]
     NoSession,
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    #[error("the port has no queue; `p4shield switch queue list` shows those that exist")]
+    NoQueue,
 }
 
 /// A change. Once it is applied, it is its own reverse.
@@ -32,6 +36,10 @@ pub(crate) enum Change {
     Group { group: u16, copies: Option<Vec<Copy>> },
     /// Creates or replaces a clone session; without targets, deletes it.
     Session { number: u16, session: Option<Session> },
+    /// Sets limits of a port's queue, and leaves the others as they are.
+    LimitQueue { port: u16, limits: QueueLimits },
+    /// Sets the queue of a port exactly so, or removes it.
+    Queue { port: u16, limits: Option<QueueLimits> },
 }
 
 impl Change {
@@ -68,6 +76,19 @@ impl Change {
                     None => return Err(ChangeError::NoGroup),
                 }
                 Self::Group { group: *group, copies: before }
+            }
+            Self::LimitQueue { port, limits } => {
+                let before = switch.queue_limits(*port)?;
+                switch.set_queue(*port, Some(limits.or(before.unwrap_or_default())))?;
+                Self::Queue { port: *port, limits: before }
+            }
+            Self::Queue { port, limits } => {
+                let before = switch.queue_limits(*port)?;
+                if before.is_none() && limits.is_none() {
+                    return Err(ChangeError::NoQueue);
+                }
+                switch.set_queue(*port, *limits)?;
+                Self::Queue { port: *port, limits: before }
             }
             Self::Session { number, session } => {
                 let sessions = &mut switch.traffic.sessions;

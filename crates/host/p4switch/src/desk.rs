@@ -1,12 +1,12 @@
 //! Answers the requests of the switch's socket.
 
-use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, Request, Status};
+use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, Status};
 use crate::order::{Orders, Work};
 use crate::program::{Loader, Named};
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
-use p4shield_switch::{Counts, DropReason};
+use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, QueueState};
 use p4shield_tables::write::{CloneSession, Group, GroupCopy};
 use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
 use p4shield_traffic::{Copy, Groups, Session, Sessions};
@@ -51,6 +51,7 @@ impl Endpoint for Desk {
             Ok(Request::Replace { file, objects }) => self.replace(&file, &objects),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
+            Ok(Request::Queues) => self.queues().map(Answer::Queues),
             Ok(Request::Write { write }) => self.write(&write).map(|()| Answer::Done),
             Ok(Request::Load { format, text, replace }) => self.load(&format, &text, replace),
             Err(error) => Err(format!("the request cannot be parsed: {error}")),
@@ -88,6 +89,7 @@ impl Desk {
             copies: counts.copies,
             resubmitted: counts.resubmitted,
             recirculated: counts.recirculated,
+            waiting: counts.waiting,
             dropped: dropped.collect(),
             problems: self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         })
@@ -100,6 +102,20 @@ impl Desk {
         let group =
             |(group, copies): (u16, &[Copy])| Group { group, copies: copies.iter().map(copy).collect() };
         Ok(groups.iter().map(group).collect())
+    }
+
+    pub(crate) fn queues(&self) -> Result<Vec<QueueStatus>, String> {
+        let done = self.orders.execute(Work::Queues(Vec::with_capacity(self.ports.len())))?;
+        let Work::Queues(queues) = done.work else { return Err("no queues".to_owned()) };
+        let status = |QueueState { port, limits, waiting, dropped }: &QueueState| QueueStatus {
+            port: *port,
+            packets: limits.packets,
+            bits: limits.bits,
+            depth: limits.depth.unwrap_or(DEFAULT_DEPTH),
+            waiting: *waiting,
+            dropped: *dropped,
+        };
+        Ok(queues.iter().map(status).collect())
     }
 
     fn sessions(&self) -> Result<Vec<CloneSession>, String> {

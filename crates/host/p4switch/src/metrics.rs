@@ -27,6 +27,8 @@ fn families(status: &Status) -> Vec<Family> {
     for (how, packets) in [("resubmitted", status.resubmitted), ("recirculated", status.recirculated)] {
         again.set(vec![("how", how.to_owned())], packets);
     }
+    let mut waiting = Family::new("p4switch_waiting_packets", Kind::Gauge, "Packets that wait in queues");
+    waiting.set(Labels::new(), status.waiting);
     let by_port = |name, help, of: fn(&PortStatus) -> u64| {
         let mut family = counter(name, help);
         status.ports.iter().for_each(|p| family.set(labels(p), of(p)));
@@ -43,6 +45,7 @@ fn families(status: &Status) -> Vec<Family> {
         replicated,
         copies,
         again,
+        waiting,
     ]
 }
 

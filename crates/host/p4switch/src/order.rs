@@ -4,7 +4,7 @@ use crate::change::{ChangeError, Changes, on};
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, PacketIo, Switch, Traits};
+use p4shield_switch::{Counts, PacketIo, QueueState, Switch, Traits};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,6 +45,8 @@ pub(crate) enum Work {
     Groups(Groups),
     /// Copies the clone sessions.
     Sessions(Sessions),
+    /// Copies the state of the queues.
+    Queues(Vec<QueueState>),
     /// Copies the counts of packets.
     Count(Counts),
 }
@@ -147,6 +149,10 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
         }
         Work::Sessions(sessions) => {
             sessions.clone_from(&switch.traffic.sessions);
+            Ok(())
+        }
+        Work::Queues(queues) => {
+            queues.extend(switch.queues());
             Ok(())
         }
         Work::Count(counts) => {

@@ -169,7 +169,8 @@ fn step<I: PacketIo>(switch: &mut Switch<I>, inbox: &mut Inbox, problems: &Mutex
     let received = switch.round().unwrap_or_else(|error| note(problems, &error));
     inbox.serve(switch);
     if received == 0 {
-        if let Err(error) = switch.io().wait(SLEEP, Some(inbox.bell())) {
+        let longest = switch.next_release().map_or(SLEEP, |due| due.min(SLEEP));
+        if let Err(error) = switch.io().wait(longest, Some(inbox.bell())) {
             note(problems, &error);
         }
         inbox.silence();

@@ -7,6 +7,7 @@ use crate::order::{Done, Work};
 use crate::program::Named;
 use p4shield_bpf::maps::{MapError, UpdateFlag};
 use p4shield_entries::{Format, Located, read};
+use p4shield_switch::QueueLimits;
 use p4shield_tables::Control;
 use p4shield_tables::element::{ElementError, checked_meter};
 use p4shield_tables::entry::EntryTextError;
@@ -81,6 +82,14 @@ impl Desk {
                 let target = Session { port: *port, group: *group };
                 Change::Session { number: *session, session: Some(target) }
             }
+            Write::SetQueue { port, packets, bits, depth } => {
+                let limits = QueueLimits { packets: *packets, bits: *bits, depth: *depth };
+                port.map_or(Ok(()), |port| self.has_port(port))?;
+                let all = self.ports.iter().map(|(number, _)| *number);
+                let ports = all.filter(|number| port.is_none_or(|port| port == *number));
+                return Ok(ports.map(|port| Change::LimitQueue { port, limits }).collect());
+            }
+            Write::DeleteQueue { port } => Change::Queue { port: *port, limits: None },
             Write::DeleteSession { session } => Change::Session { number: *session, session: None },
             Write::Register { .. } | Write::Counter { .. } | Write::Meter { .. } => {
                 return elements(program, control, write).map_err(text);

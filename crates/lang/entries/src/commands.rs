@@ -2,7 +2,7 @@
 //! comment.
 
 use crate::multicast::{MulticastError, MulticastGroups};
-use crate::{FileError, Located, Problem, elements, mirroring};
+use crate::{FileError, Located, Problem, elements, mirroring, queues};
 use p4shield_tables::Control;
 use p4shield_tables::entry::{ActionText, MatchText, Named};
 use p4shield_tables::model::TableFacts;
@@ -21,7 +21,8 @@ const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, m
                      mc_mgrp_destroy, mc_node_create, mc_node_update, mc_node_associate, \
                      mc_node_dissociate, mc_node_destroy, mirroring_add, mirroring_add_mc, \
                      mirroring_delete, register_write, register_reset, counter_write, \
-                     counter_reset, meter_set_rates, meter_array_set_rates";
+                     counter_reset, meter_set_rates, meter_array_set_rates, set_queue_rate, \
+                     set_queue_depth";
 
 pub(crate) fn read(control: &Control, text: &str) -> Result<Vec<Located>, FileError> {
     let mut reader = Reader { control, entries: BTreeMap::new(), multicast: MulticastGroups::default() };
@@ -49,7 +50,8 @@ struct Reader<'c> {
 
 impl Reader<'_> {
     fn command(&mut self, command: &str, arguments: &[&str]) -> Result<Vec<Write>, Problem> {
-        if let Some(write) = elements::write(command, arguments) {
+        let write = elements::write(command, arguments).or_else(|| queues::write(command, arguments));
+        if let Some(write) = write {
             return write.map(|w| vec![w]);
         }
         match command {
@@ -148,7 +150,6 @@ fn numbers(command: &str, arguments: &[&str]) -> Result<Vec<u64>, Problem> {
 fn unsupported(command: &str) -> Problem {
     let why = match command {
         _ if command.starts_with("mirroring_") => "it does not write anything; remove the line",
-        _ if command.starts_with("set_queue_") => "the switch has no queues yet",
         _ if command.starts_with("mc_") => "the switch has no aggregated links",
         _ if ["register_", "counter_", "meter_"].iter().any(|p| command.starts_with(p)) => {
             "it does not write anything; remove the line"
@@ -265,7 +266,7 @@ mod tests {
             ("mirroring_add 1\n", 1, "write it as: mirroring_add SESSION PORT"),
             ("register_read r\n", 1, "does not write anything"),
             ("meter_array_set_rates m 1:1\n", 1, "write it as: meter_array_set_rates METER"),
-            ("set_queue_rate 10 2\n", 1, "no queues yet"),
+            ("set_queue_rate 10 2 3\n", 1, "set_queue_rate is not supported: a port has one queue"),
             ("mc_node_create 1 2 | 3\n", 1, "aggregated links"),
             ("mc_node_associate 1 0\n", 1, "unknown group 1"),
             ("mc_mgrp_rename 1 2\n", 1, "unknown command `mc_mgrp_rename`"),

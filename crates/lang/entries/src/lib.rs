@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `commands` | command files of the reference switch's command line, such as `s1-commands.txt` |
 //! | `elements` | those of its commands that write registers, counters and meters |
+//! | `queues` | queues |
 //! | `runtime` | the P4 tutorials' JSON, such as `s1-runtime.json` |
 //! | `columns` | CSV: the entries of one table |
 //! | [`mirroring`] | clone sessions |
@@ -24,6 +25,7 @@ mod elements;
 mod fuzz;
 pub mod mirroring;
 pub mod multicast;
+mod queues;
 mod runtime;
 
 pub use fuzz::fuzz;

@@ -7,7 +7,8 @@
 // - Only `p4shield switch run` and `p4shield test` replicate, clone, resubmit and recirculate packets: a P4 VM does not load a
 //   program that may ask for it. What ingress asks for is done as in the reference switch: first the clone, then
 //   resubmission, or the multicast group, or the port. Copies and packets that start again keep their ingress_port.
-// - There is no queue: queueing fields are 0; timestamps are microseconds of the P4 VM's monotonic clock.
+// - A port of `p4shield switch run` has a queue if it has a rate; elsewhere the queueing fields are 0. Timestamps are
+//   microseconds of the P4 VM's monotonic clock, or of the switch's since its start. There are no priorities.
 // - Digests are not delivered yet; a failing assert() drops the packet.
 // - A hit updates the entry's direct counter and meter, even if the action does not call count() or read().
 // - crc32_custom and crc16_custom are crc32 and crc16, the default configuration of the reference switch.

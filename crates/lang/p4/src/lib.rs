@@ -84,8 +84,8 @@ pub enum Reject {
 pub struct Facts {
     /// The architecture that the program targets.
     pub architecture: model::Architecture,
-    /// The program multicasts, clones, resubmits or recirculates packets, so only a switch can run it
-    /// ([`p4shield_abi::division`]).
+    /// The program is divided ([`p4shield_abi::division`]): it multicasts, clones, resubmits or recirculates
+    /// packets, or reads how long they waited in queues.
     pub divided: bool,
     /// Registers, counters and meters.
     pub arrays: Vec<model::ArrayFacts>,

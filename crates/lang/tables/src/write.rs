@@ -40,6 +40,26 @@ pub enum Write {
         /// Its number.
         session: u16,
     },
+    /// Sets the queue of a port. What is left out stays as it is.
+    SetQueue {
+        /// The port; every port if left out.
+        #[serde(default)]
+        port: Option<u16>,
+        /// Packets a second.
+        #[serde(default)]
+        packets: Option<u64>,
+        /// Bits a second.
+        #[serde(default)]
+        bits: Option<u64>,
+        /// Most packets that wait.
+        #[serde(default)]
+        depth: Option<u32>,
+    },
+    /// Removes the queue of a port, which then has no rate.
+    DeleteQueue {
+        /// The port.
+        port: u16,
+    },
     /// Sets elements of a register.
     Register {
         /// The register's name, in full or its last parts.

@@ -41,8 +41,26 @@ pub trait Outcome {
     fn end(&mut self, packet: &Packet, result: &RunResult);
     /// A packet or a copy is lost.
     fn lose(&mut self, reason: Loss);
+    /// Takes a packet that has to wait, or counts it as lost because its queue is full. Returns false if it
+    /// need not wait. [`Traffic::resume`] goes on with it later.
+    fn hold(&mut self, _ready: Ready<'_>) -> bool {
+        false
+    }
     /// Something else happened.
     fn note(&mut self, event: Event);
+}
+
+/// A packet that could start at egress now, but may wait in the queue of its port.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready<'a> {
+    /// Where its run starts, with its port.
+    pub entry: Entry,
+    /// The packet.
+    pub bytes: &'a [u8],
+    /// The program's block.
+    pub block: &'a [u8],
+    /// How the packet arrived.
+    pub meta: &'a Meta,
 }
 
 /// A program with the packet that it processes.
@@ -64,6 +82,8 @@ pub struct Traffic {
     pub groups: Groups,
     /// Clone sessions.
     pub sessions: Sessions,
+    /// True if packets may wait in queues between the parts of the program.
+    pub queues: bool,
     jobs: Jobs,
     block: Vec<u8>,
     runs: usize,
@@ -82,6 +102,7 @@ impl Traffic {
         Self {
             groups: Groups::default(),
             sessions: Sessions::default(),
+            queues: false,
             jobs: Jobs::new(),
             block: Vec::new(),
             runs: 0,
@@ -105,6 +126,24 @@ impl Traffic {
     ) {
         self.runs = MAX_RUNS;
         self.after(run, arrived, result, outcome);
+        self.run_jobs(run, outcome);
+    }
+
+    /// Goes on with a packet that has waited ([`Outcome::hold`]).
+    pub fn resume(
+        &mut self,
+        run: &mut Run<'_>,
+        from: Entry,
+        bytes: &[u8],
+        block: &[u8],
+        outcome: &mut impl Outcome,
+    ) {
+        self.runs = MAX_RUNS;
+        self.run_from(run, from, bytes, block, outcome);
+        self.run_jobs(run, outcome);
+    }
+
+    fn run_jobs(&mut self, run: &mut Run<'_>, outcome: &mut impl Outcome) {
         while let Some(job) = self.jobs.pop() {
             self.run_job(run, &job, outcome);
             self.jobs.done(job);
@@ -128,10 +167,26 @@ impl Traffic {
     fn run_once(&mut self, run: &mut Run<'_>, job: &Job, from: Entry, outcome: &mut impl Outcome) {
         let Some(rest) = self.runs.checked_sub(1) else { return outcome.lose(Loss::Budget) };
         self.runs = rest;
-        run.packet.reset(&job.bytes, job.bytes.len() as u32);
-        run.program.write_block(&job.block);
+        let ready = Ready { entry: from, bytes: &job.bytes, block: &job.block, meta: run.meta };
+        let at_egress = (entry::UNICAST..=entry::CLONE).contains(&from.number);
+        if self.queues && at_egress && outcome.hold(ready) {
+            return;
+        }
+        self.run_from(run, from, &job.bytes, &job.block, outcome);
+    }
+
+    fn run_from(
+        &mut self,
+        run: &mut Run<'_>,
+        from: Entry,
+        bytes: &[u8],
+        block: &[u8],
+        outcome: &mut impl Outcome,
+    ) {
+        run.packet.reset(bytes, bytes.len() as u32);
+        run.program.write_block(block);
         let result = run.program.run_from(from, run.packet, run.meta, run.info);
-        self.after(run, &job.bytes, &result, outcome);
+        self.after(run, bytes, &result, outcome);
     }
 
     /// Does what a run asked for, or ends its packet.
@@ -147,10 +202,11 @@ impl Traffic {
         if asked & request::CLONE_EGRESS != 0 {
             self.clone_packet(argument::CLONE_EGRESS_SESSION, entry::CLONE_EGRESS, arrived, outcome);
         }
+        let queued = if self.queues { entry::QUEUED } else { 0 };
         let from = |number| Entry { number, ..Entry::default() };
         if asked & request::RESUBMIT != 0 {
             outcome.note(Event::Resubmitted);
-            self.wait(from(entry::RESUBMIT), None, arrived, outcome);
+            self.wait(from(entry::RESUBMIT | queued), None, arrived, outcome);
         } else if asked & request::GROUP != 0 {
             let group = self.argument(argument::GROUP) as u16;
             self.wait(from(entry::REPLICA), Some(group), arrived, outcome);
@@ -161,7 +217,7 @@ impl Traffic {
             outcome.note(Event::Recirculated);
             let bytes = run.packet.bytes();
             let bytes = &bytes[..bytes.len().min(result.total as usize)];
-            self.wait(from(entry::RECIRCULATE), None, bytes, outcome);
+            self.wait(from(entry::RECIRCULATE | queued), None, bytes, outcome);
         } else {
             outcome.end(run.packet, result);
         }

@@ -27,6 +27,6 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 
-pub use follow::{Event, Loss, MAX_RUNS, Outcome, Run, Traffic};
+pub use follow::{Event, Loss, MAX_RUNS, Outcome, Ready, Run, Traffic};
 pub use groups::{Copy, GroupError, Groups, MAX_COPIES};
 pub use sessions::{MAX_SESSION, Session, SessionError, Sessions};

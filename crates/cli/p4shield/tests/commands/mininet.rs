@@ -1,5 +1,7 @@
 //! The Mininet class: networks of P4 switches, from a script and from a topology.json of the P4 tutorials.
 
+mod tutorials;
+
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -117,84 +119,4 @@ fn one_line_puts_a_p4_switch_into_a_mininet_script() {
     let out = stdout(&ran);
     assert!(code(&ran) == 0 && out.contains(" 0% packet loss"), "{out} {}", stderr(&ran));
     assert!(out.contains("refused: s1: p4shield: unknown table `nowhere`"), "{out}");
-}
-
-/// An exercise of the P4 tutorials whose control plane is a file.
-struct Exercise {
-    name: &'static str,
-    topology: &'static str,
-    /// Commands that succeed, as its text promises.
-    succeed: &'static [&'static str],
-    /// Commands that fail.
-    fail: &'static [&'static str],
-}
-
-const EXERCISES: [Exercise; 7] = [
-    Exercise {
-        name: "basic",
-        topology: "pod-topo/topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h4", "h3 ping -c1 h2"],
-        fail: &[],
-    },
-    Exercise {
-        name: "basic",
-        topology: "triangle-topo/topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h3"],
-        fail: &[],
-    },
-    Exercise {
-        name: "basic_tunnel",
-        topology: "topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h3"],
-        fail: &[],
-    },
-    Exercise {
-        name: "multicast",
-        topology: "sig-topo/topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h3", "h3 ping -c1 h2"],
-        fail: &["h1 ping -c1 -W1 h4"],
-    },
-    Exercise {
-        name: "firewall",
-        topology: "pod-topo/topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h3"],
-        fail: &[],
-    },
-    Exercise {
-        name: "link_monitor",
-        topology: "pod-topo/topology.json",
-        succeed: &["h1 ping -c1 h4"],
-        fail: &[],
-    },
-    Exercise {
-        name: "qos",
-        topology: "topology.json",
-        succeed: &["h1 ping -c1 h2", "h1 ping -c1 h3"],
-        fail: &[],
-    },
-];
-
-#[test]
-fn the_p4_tutorials_exercises_run_under_mininet() {
-    let Some(namespace) = namespace() else { return };
-    let Some(tutorials) = std::env::var_os("P4_TUTORIALS").map(PathBuf::from) else {
-        p4shield_need::skip("p4-tutorials", "set P4_TUTORIALS to a checkout of github.com/p4lang/tutorials");
-        return;
-    };
-    let logs = tempfile::tempdir().unwrap();
-    for Exercise { name, topology, succeed, fail } in EXERCISES {
-        let (program, folder) = (format!("solution/{name}.p4"), tutorials.join("exercises").join(name));
-        let run = |commands: &[&str]| {
-            let mut words = vec![topology, "--program", &program];
-            commands.iter().for_each(|command| words.extend(["--run", command]));
-            runs(&namespace, &folder, &words, logs.path())
-        };
-        let ran = run(succeed);
-        assert_eq!(code(&ran), 0, "{name}: {} {}", stdout(&ran), stderr(&ran));
-        for command in fail {
-            let ran = run(&[command]);
-            let failed = code(&ran) == 1 && stdout(&ran).contains("100% packet loss");
-            assert!(failed, "{name}: {} {}", stdout(&ran), stderr(&ran));
-        }
-    }
 }

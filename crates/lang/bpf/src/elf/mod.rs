@@ -89,6 +89,7 @@ pub struct Object {
     /// The function that may be the entry, and whether it has the entry's name.
     pub(crate) entry: Option<(usize, bool)>,
     division: Option<sections::Division>,
+    reads_queues: bool,
     schema: Option<Vec<u8>>,
 }
 
@@ -115,21 +116,28 @@ impl Object {
         let entries = sections::entries(&file, &maps)?;
         let files = sections::lines(&file, &mut functions)?;
         let entry = entry(&file, &functions);
-        let division = sections::division(&file, &files)?;
+        let (division, reads_queues) = sections::needs(&file, &files)?;
         let schema = sections::schema(&file)?;
-        Ok(Self { name: String::new(), functions, maps, entries, files, entry, division, schema })
+        let name = String::new();
+        Ok(Self { name, functions, maps, entries, files, entry, division, reads_queues, schema })
     }
 
-    /// Returns whether the program is divided ([`p4shield_abi::division`]): only a switch can run it.
+    /// Returns true if the program is divided ([`p4shield_abi::division`]).
     #[must_use]
     pub const fn is_divided(&self) -> bool {
-        self.division.is_some()
+        self.division.is_some() || self.reads_queues
+    }
+
+    /// Returns true if the program reads how long packets waited in queues.
+    #[must_use]
+    pub const fn reads_queues(&self) -> bool {
+        self.reads_queues
     }
 
     /// Checks that the program judges a packet once and makes no copies, as all but switches require.
     ///
     /// # Errors
-    /// If the program is divided.
+    /// If the program makes copies of packets, or judges one several times.
     pub fn runs_once(&self) -> Result<(), ObjectError> {
         let Some(sections::Division { what, place }) = self.division.clone() else { return Ok(()) };
         Err(ObjectError::Divided { what, place })

@@ -122,11 +122,11 @@ pub(super) fn lines(file: &Elf<'_>, functions: &mut [Function]) -> Result<Vec<St
     Ok(files)
 }
 
-/// Returns what a divided program does first, and its source position; `None` for any other program.
-pub(super) fn division(file: &Elf<'_>, files: &[String]) -> Result<Option<Division>, ObjectError> {
-    let Some(section) = file.section_by_name(NEEDS_SECTION) else { return Ok(None) };
+/// Returns the first act of a divided program that only a switch does, and true if it reads queues.
+pub(super) fn needs(file: &Elf<'_>, files: &[String]) -> Result<(Option<Division>, bool), ObjectError> {
+    let Some(section) = file.section_by_name(NEEDS_SECTION) else { return Ok((None, false)) };
     let (records, rest) = section.data()?.as_chunks::<NEED_RECORD_SIZE>();
-    let mut found = None;
+    let (mut found, mut queues) = (None, false);
     for bytes in records {
         let mut r = Reader::new(bytes);
         let record = NeedRecord { need: r.u32(), file: r.u32(), line: r.u32(), column: r.u32() };
@@ -135,13 +135,17 @@ pub(super) fn division(file: &Elf<'_>, files: &[String]) -> Result<Option<Divisi
             need::CLONE => "clones packets",
             need::RESUBMIT => "resubmits packets",
             need::RECIRCULATE => "recirculates packets",
+            need::QUEUES => {
+                queues = true;
+                continue;
+            }
             _ => return Err(ObjectError::Needs),
         };
         let name = files.get(record.file as usize).map_or("", String::as_str);
         let place = format!("{name}:{}:{}", record.line, record.column);
         found.get_or_insert(Division { what, place });
     }
-    if rest.is_empty() { Ok(found) } else { Err(ObjectError::Needs) }
+    if rest.is_empty() { Ok((found, queues)) } else { Err(ObjectError::Needs) }
 }
 
 /// The first act of a divided program that only a switch does, and its place.

@@ -12,8 +12,10 @@ use crate::diagnostics::Code;
 use crate::hir::{Call, CallArg, Callee, Expr, ExprKind, Program, Stmt, StmtKind};
 use crate::ir::builder::Slot;
 use crate::ir::{Opnd, Ty};
+use crate::source::Span;
 use crate::types::Type;
 use num_traits::ToPrimitive;
+use p4shield_abi::division::argument;
 use std::collections::{BTreeMap, HashSet};
 
 /// The slots of one kind of request.
@@ -45,6 +47,8 @@ pub(super) struct Requests {
     pub(super) stage: Stage,
     /// True if statements name fields themselves: those become known late.
     names_fields: bool,
+    /// The first place where the program reads how long a packet waited in a queue.
+    pub(super) queues: Option<Span>,
     /// The slots of the fields of each list.
     pub(super) lists: BTreeMap<u32, HashSet<Slot>>,
 }
@@ -75,6 +79,39 @@ fn calls(p: &Program, f: &dyn Fn(&str) -> bool) -> bool {
     controls.chain(routines).any(|body| within(p, body, f))
 }
 
+/// The fields of standard metadata about queues, with their places in the block.
+pub(super) const QUEUE_FIELDS: [(&str, usize); 4] = [
+    ("enq_timestamp", argument::QUEUED_AT),
+    ("enq_qdepth", argument::QUEUED_BEHIND),
+    ("deq_timedelta", argument::WAITED),
+    ("deq_qdepth", argument::LEFT_BEHIND),
+];
+
+/// Returns the first place where the program reads a field about queues.
+fn read_queue(p: &Program) -> Option<Span> {
+    fn within(stmts: &[Stmt]) -> Option<Span> {
+        stmts.iter().find_map(|s| {
+            let called =
+                if let StmtKind::Call(c) = &s.kind { c.args.as_written().collect() } else { Vec::new() };
+            let called = called.into_iter().filter_map(|(_, a)| a.expr());
+            let found = s.exprs().into_iter().chain(called).find(|e| e.any(&is_queue_field)).map(|e| e.span);
+            found.or_else(|| s.blocks().into_iter().find_map(within))
+        })
+    }
+    let keys = p.tables.iter().flat_map(|t| &t.keys).map(|k| &k.value);
+    let key = keys.into_iter().find(|e| e.any(&is_queue_field)).map(|e| e.span);
+    let controls = p.controls.iter().flat_map(|c| [&c.locals, &c.body]);
+    let routines = p.actions.iter().chain(&p.functions).map(|r| &r.body);
+    key.or_else(|| controls.chain(routines).find_map(|body| within(body)))
+}
+
+fn is_queue_field(e: &Expr) -> bool {
+    let ExprKind::Field(of, index) = &e.kind else { return false };
+    let Type::Composite(c) = of.ty.base() else { return false };
+    let name = c.fields.get(*index).map_or("", |(name, _)| name);
+    &*c.name == "standard_metadata_t" && QUEUE_FIELDS.iter().any(|(field, _)| *field == name)
+}
+
 impl Lowering<'_> {
     /// Prepares slots for the requests that the program makes. `metadata` are type and storage of the fields
     /// that it can keep.
@@ -86,6 +123,7 @@ impl Lowering<'_> {
         self.requests.recirculate = recirculate.then(|| self.request());
         let own = ["clone3", "resubmit", "recirculate"];
         self.requests.names_fields = calls(self.hir, &|n| own.contains(&n));
+        self.requests.queues = read_queue(self.hir);
         if clone || resubmit || recirculate {
             metadata.iter().for_each(|(ty, storage)| self.listed_fields(ty, storage, &[]));
         }

@@ -65,6 +65,22 @@ fn programs_that_ask_for_nothing_are_accepted() {
 }
 
 #[test]
+fn a_program_that_reads_queues_runs_where_there_are_none() {
+    for ingress in [
+        "apply { if (std.enq_qdepth > 3) { mark_to_drop(std); } }",
+        "action act() { meta.x = (bit<8>) std.deq_timedelta; hdr.h.a = (bit<16>) meta.x; } apply { act(); }",
+        "table t { key = { std.deq_qdepth : exact; } actions = { NoAction; } } apply { t.apply(); }",
+    ] {
+        let c = compiled(ingress);
+        let object = Object::parse(&c.object).expect("a valid object");
+        assert!(c.facts.divided && object.is_divided() && object.reads_queues(), "{ingress}");
+        object.runs_once().expect("one run for each packet");
+        assert!(c.warnings.plain().iter().all(|w| !w.message.contains("P4 VM")), "{ingress}");
+    }
+    assert!(!Object::parse(&compiled("apply { }").object).expect("a valid object").reads_queues());
+}
+
+#[test]
 fn a_block_has_room_for_what_egress_reads_only() {
     let size = |ingress: &str| {
         let maps = compiled(ingress).facts.maps;
@@ -74,7 +90,7 @@ fn a_block_has_room_for_what_egress_reads_only() {
     let unchanged = size("apply { std.mcast_grp = 7; }").expect("a block");
     // Its new value, whether it is in the packet, and where.
     let changed = size("apply { std.mcast_grp = 7; hdr.h.a = hdr.h.a + 1; }").expect("a block");
-    assert_eq!((unchanged, changed), (16, 16 + 3 * 8));
+    assert_eq!((unchanged, changed), (32, 32 + 3 * 8));
 }
 
 #[test]

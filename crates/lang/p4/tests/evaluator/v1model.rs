@@ -81,15 +81,12 @@ impl Machine<'_> {
                 self.packet.clone_from(&job.packet);
                 self.emitted.clear();
                 match self.one(&stages, &job, (*port, *replica), (&mut queue, room)) {
-                    Ok(Some(packet)) => left.push((packet, Some(*port as u32))),
+                    // A packet that went on at once has its port from ingress.
+                    Ok(Some(packet)) => {
+                        left.push((packet, Some(self.unicast.unwrap_or(*port) as u32)));
+                    }
                     Ok(None) | Err(Stop::Drop) => {}
                     Err(other) => return Err(other),
-                }
-                // A unicast packet has its port from ingress.
-                if let (Start::Parser { .. }, Some((_, to))) = (&job.start, left.last_mut())
-                    && let Some(port) = self.unicast.take()
-                {
-                    *to = Some(port as u32);
                 }
             }
         }

@@ -184,7 +184,7 @@ fn measure(
     let entries = entries();
     entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
     let longest_path = facts.longest_path;
-    let traits = Traits { architecture: Architecture::V1model, divided: false };
+    let traits = Traits { architecture: Architecture::V1model, divided: false, reads_queues: false };
     let mut switch = Switch::new(MemoryPorts::new(packets()), vec![0, 1], made.jit, traits)?;
     let length = Duration::from_millis(options.milliseconds.into());
     let rates: Vec<f64> = (0..options.rounds).map(|_| rate(&mut switch, length)).collect();

@@ -5,6 +5,7 @@ mod group;
 mod load;
 mod mirror;
 mod program;
+mod queue;
 mod replace;
 mod run;
 mod status;
@@ -30,7 +31,7 @@ use p4shield_tables::write::Write;
 ///   p4shield switch table list routes
 ///   p4shield switch status
 ///
-/// Not there yet: queues and priorities, digests, packets to and from a controller.
+/// Not there yet: priorities of queues, digests, packets to and from a controller.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -47,6 +48,7 @@ enum Command {
     Table(table::Table),
     Group(group::Groups),
     Mirror(mirror::Mirrors),
+    Queue(queue::Queues),
     Counter(array::Counter),
     Register(array::Register),
     Meter(array::Meter),
@@ -69,6 +71,7 @@ impl Args {
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),
             Command::Mirror(a) => a.run(),
+            Command::Queue(a) => a.run(),
             Command::Counter(a) => a.run(),
             Command::Register(a) => a.run(),
             Command::Meter(a) => a.run(),
@@ -76,7 +79,7 @@ impl Args {
     }
 }
 
-/// Writes a table, group, session or array.
+/// Writes a table, group, session, queue or array.
 fn write(socket: &Socket, write: Write) -> anyhow::Result<Exit> {
     match api::write(&socket.socket, write) {
         Ok(()) => Ok(Exit::Done),

@@ -63,7 +63,7 @@ pub(super) fn parse(name: &str, objects: &[Vec<u8>]) -> Result<Vec<Object>, Refu
 pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
     let own = objects.first();
     let schema = own.and_then(Object::schema).map(Schema::decode);
-    let divided = own.is_some_and(Object::is_divided);
+    let (divided, reads_queues) = own.map_or((false, false), |o| (o.is_divided(), o.reads_queues()));
     let linked = link(objects).map_err(|e| Refused::because(&e))?;
     let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
     let verified = verify::prove(linked)?;
@@ -72,6 +72,6 @@ pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
     let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
     let described = Described { program: *program.digest(), maps, schema };
     // A program of C code alone names no port.
-    let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided };
+    let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided, reads_queues };
     Ok(Loaded { name: name.to_owned(), program, described, traits })
 }

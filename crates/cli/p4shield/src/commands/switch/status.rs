@@ -9,10 +9,10 @@ use crate::commands::program_state::columns;
 /// Show the ports of a switch with their packets, dropped packets by reason, and problems
 ///
 /// Reasons: program (the program dropped it), stopped (its budget or a limit ended the run), no_port and
-/// no_group (it chose a port or multicast group that does not exist), no_session (it cloned the packet to a
-/// session that does not exist), runs (the packet caused more copies or runs of the program than a packet
-/// may), no_room (the port's ring was full, or the packet too long for it), too_long (longer than the switch
-/// processes).
+/// no_group (it chose a port or multicast group that does not exist), no_session (it cloned the packet to
+/// a session that does not exist), runs (the packet caused more copies or runs of the program than a
+/// packet may), queue (the queue of its port was full), no_room (the port's ring was full, or the packet
+/// too long for it), too_long (longer than the switch processes).
 ///
 /// Examples:
 ///
@@ -61,6 +61,7 @@ fn text(status: &api::Status) -> String {
         ("copies", status.copies),
         ("resubmitted", status.resubmitted),
         ("recirculated", status.recirculated),
+        ("waiting", status.waiting),
     ];
     for (name, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
         out.push_str(&format!("{name}: {packets}\n"));

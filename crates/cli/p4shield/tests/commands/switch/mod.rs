@@ -3,6 +3,7 @@
 mod array;
 mod load;
 mod mirror;
+mod queue;
 mod replace;
 
 use std::path::{Path, PathBuf};

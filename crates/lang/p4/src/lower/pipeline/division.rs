@@ -8,7 +8,7 @@
 //! need, and the metadata that a clone, or a packet that starts again, keeps. The code stores and loads
 //! everything; `opt::block` then leaves out what nobody reads.
 
-use super::super::requests::Request;
+use super::super::requests::{QUEUE_FIELDS, Request};
 use super::super::storage::{HeaderStore, Storage, headers};
 use super::super::words::{Word, words_of};
 use super::{DROP_PORT, Lowering};
@@ -67,7 +67,7 @@ impl Lowering<'_> {
         let p = &self.packet;
         header_words.extend([p.parsed, p.truncate_to, p.verdict].map(|slot| Word { slot, reset: 0 }));
         let (resume, start) = (self.b.new_block("resume"), self.b.new_block("start"));
-        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let which = self.entry();
         let fork = self.b.at;
         let first = self.b.bin(BinOp::Sub, which, Opnd::C(entry::UNICAST.into()), 32);
         let goes_on = self.b.cmp(Cc::Ule, first, Opnd::C((entry::CLONE_EGRESS - entry::UNICAST).into()), 32);
@@ -82,7 +82,7 @@ impl Lowering<'_> {
             return;
         }
         let [again, arrival] = ["again", "arrival"].map(|label| self.b.new_block(label));
-        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let which = self.entry();
         let is_again = self.b.cmp(Cc::Uge, which, Opnd::C(entry::RESUBMIT.into()), 32);
         self.b.branch(is_again, again, arrival);
         self.b.switch_to(again);
@@ -107,7 +107,7 @@ impl Lowering<'_> {
     pub(super) fn branch_off_clones(&mut self) -> Option<Block> {
         self.requests.clone[0]?;
         let [cloned, arrived] = ["cloned", "arrived"].map(|label| self.b.new_block(label));
-        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let which = self.entry();
         let is_clone = self.b.cmp(Cc::Eq, which, Opnd::C(entry::CLONE.into()), 32);
         self.b.branch(is_clone, cloned, arrived);
         self.b.switch_to(arrived);
@@ -123,7 +123,8 @@ impl Lowering<'_> {
         // One that the program never sets is 0, also where it seems to come from an earlier run.
         let chosen = self.b.watched().filter(|_| group != Opnd::C(0));
         self.needs.extend(chosen.map(|at| (need::GROUP, at)));
-        let any = [cloned, again].into_iter().fold(grouped, |a, b| self.b.bin(BinOp::Or, a, b, 1));
+        let queued = self.is_queued();
+        let any = [cloned, again, queued].into_iter().fold(grouped, |a, b| self.b.bin(BinOp::Or, a, b, 1));
         let [apart, alone] = ["apart", "alone"].map(|label| self.b.new_block(label));
         self.b.branch(any, apart, alone);
         self.b.switch_to(apart);
@@ -189,7 +190,9 @@ impl Lowering<'_> {
 
     /// Returns true if any packet starts at egress.
     pub(super) fn is_divided(&self) -> bool {
-        self.requests.clone[0].is_some() || self.needs.iter().any(|(need, _)| *need == need::GROUP)
+        self.requests.clone[0].is_some()
+            || self.requests.queues.is_some()
+            || self.needs.iter().any(|(need, _)| *need == need::GROUP)
     }
 
     /// Removes the branch to the entries at egress, of which the program has none.
@@ -203,7 +206,7 @@ impl Lowering<'_> {
         let egress = self.b.new_block("egress of copies");
         self.b.switch_to(d.resume);
         self.load_words(d, Area::All);
-        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let which = self.entry();
         let kinds = [(entry::CLONE_EGRESS, instance::CLONE_EGRESS), (entry::REPLICA, instance::REPLICA)];
         let kind = kinds.into_iter().fold(Opnd::C(instance::NORMAL), |otherwise, (entry, kind)| {
             let is = self.b.cmp(Cc::Eq, which, Opnd::C(entry.into()), 32);
@@ -232,8 +235,32 @@ impl Lowering<'_> {
             self.b.jump(egress);
         }
         self.b.switch_to(egress);
+        if self.requests.queues.is_some() {
+            let base = self.block_address();
+            for (field, at) in QUEUE_FIELDS {
+                let v = self.b.emit(Op::LoadMap { base, offset: at as i32, bytes: 4 }, Ty::Int(32));
+                self.set_standard(field, v);
+            }
+        }
         let to = self.context(offset::OUTPUT_PORT, 4);
         self.b.truncate(to, 16)
+    }
+
+    /// Returns where the run starts.
+    fn entry(&mut self) -> Opnd {
+        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let is_plain = self.requests.queues.is_none();
+        if is_plain { which } else { self.b.bin(BinOp::And, which, Opnd::C(u64::from(!entry::QUEUED)), 32) }
+    }
+
+    /// Returns 1 if every packet waits between the parts.
+    fn is_queued(&mut self) -> Opnd {
+        if self.requests.queues.is_none() {
+            return Opnd::C(0);
+        }
+        let which = self.context(offset::OUTPUT_ACTION, 4);
+        let flag = self.b.bin(BinOp::And, which, Opnd::C(entry::QUEUED.into()), 32);
+        self.b.cmp(Cc::Ne, flag, Opnd::C(0), 32)
     }
 
     fn replica(&mut self) -> Opnd {
@@ -250,7 +277,8 @@ impl Lowering<'_> {
             let call = self.request_spans.iter().find(|(n, _)| n.starts_with(name));
             self.needs.extend(call.map(|(_, at)| (need, *at)));
         }
-        for (need, at) in self.needs.clone() {
+        self.needs.extend(self.requests.queues.map(|at| (need::QUEUES, at)));
+        for (need, at) in self.needs.clone().into_iter().filter(|(need, _)| *need != need::QUEUES) {
             let does = match need {
                 need::GROUP => "sends packets to a multicast group",
                 need::CLONE => "clones packets",

@@ -49,7 +49,11 @@ impl Generator<'_> {
         for _ in 0..self.pick(3) {
             let condition = self.truth(1);
             let request = match self.pick(4) {
-                0 => self.further("recirculate"),
+                // A clone without its number of rounds would come back for ever.
+                0 => format!(
+                    "if (std.instance_type == 0 || std.instance_type == 5) {{ {} }}",
+                    self.further("recirculate")
+                ),
                 1 => format!("if (std.instance_type != 2) {{ clone(CloneType.E2E, {}); }}", self.pick(5)),
                 2 => format!(
                     "if (std.instance_type != 2) {{ clone_preserving_field_list(CloneType.E2E, {}, {}); }}",

@@ -20,6 +20,9 @@ pub const BLOCK_MAP: &str = "p4shield_division";
 /// Bytes of the arguments at the start of a block.
 pub const BLOCK_HEADER_SIZE: usize = 32;
 
+/// Most bytes of a block: a switch copies it for each copy of a packet.
+pub const MAX_BLOCK_SIZE: usize = 32 << 10;
+
 /// Offsets in the block, each of a `u32`: the arguments of requests, and the answers of a queue.
 pub mod argument {
     /// Session of [`super::request::CLONE`].

@@ -2,6 +2,7 @@
 
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
 use p4shield_switch::{PacketIo, QueueError, QueueLimits, Switch};
+use p4shield_tables::model::GroupFacts;
 use p4shield_traffic::{Copy, GroupError, Session, SessionError};
 
 /// The reason why a change is not applied.
@@ -32,6 +33,8 @@ pub(crate) enum Change {
     Remove { map: String, key: Vec<u8> },
     /// Writes elements of an array, from the first one on; their values are one behind the other.
     Fill { map: String, first: u32, values: Vec<u8> },
+    /// Sets the members of a group of an action selector, by its number in two maps.
+    Members { maps: GroupFacts, group: u32, values: Vec<Vec<u8>> },
     /// Creates or replaces a multicast group; without copies, deletes it.
     Group { group: u16, copies: Option<Vec<Copy>> },
     /// Creates or replaces a clone session; without targets, deletes it.
@@ -66,6 +69,15 @@ impl Change {
             }
             Self::Fill { map, first, values } => {
                 return on(switch, map, |m| swap_elements(m, *first, values));
+            }
+            Self::Members { maps, group, values } => {
+                let before = members(switch, maps, *group)?;
+                if let Err(error) = set_members(switch, maps, *group, before.len(), values) {
+                    set_members(switch, maps, *group, values.len(), &before)?;
+                    return Err(error);
+                }
+                *values = before;
+                return Ok(());
             }
             Self::Group { group, copies } => {
                 let groups = &mut switch.traffic.groups;
@@ -104,6 +116,44 @@ impl Change {
         *self = reverse;
         Ok(())
     }
+}
+
+/// Returns the members of a group of an action selector.
+fn members<I: PacketIo>(
+    switch: &mut Switch<I>,
+    maps: &GroupFacts,
+    group: u32,
+) -> Result<Vec<Vec<u8>>, ChangeError> {
+    let count = before(switch, &maps.groups, &group.to_le_bytes())?;
+    let count = count.and_then(|n| n.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let all = (0..count).map(|at| before(switch, &maps.members, &member_key(group, at as u32)));
+    all.filter_map(Result::transpose).collect()
+}
+
+/// Sets the members of a group that has had this many.
+fn set_members<I: PacketIo>(
+    switch: &mut Switch<I>,
+    maps: &GroupFacts,
+    group: u32,
+    had: usize,
+    values: &[Vec<u8>],
+) -> Result<(), ChangeError> {
+    for at in values.len()..had {
+        match on(switch, &maps.members, |m| m.delete(&member_key(group, at as u32))) {
+            // It was not there: an earlier attempt failed before it.
+            Ok(()) | Err(ChangeError::Map(MapError::NotFound)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for (at, value) in (0..).zip(values) {
+        on(switch, &maps.members, |m| m.update(&member_key(group, at), value, UpdateFlag::Any))?;
+    }
+    let count = (values.len() as u64).to_le_bytes();
+    on(switch, &maps.groups, |m| m.update(&group.to_le_bytes(), &count, UpdateFlag::Any))
+}
+
+fn member_key(group: u32, at: u32) -> Vec<u8> {
+    [group.to_le_bytes(), at.to_le_bytes()].concat()
 }
 
 /// Exchanges elements of an array with the given values.

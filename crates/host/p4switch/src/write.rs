@@ -75,6 +75,23 @@ impl Desk {
                 let value = t.value_of(action, true).map_err(text)?;
                 Change::Put { map, key: vec![0; 4], value, flag: UpdateFlag::Any }
             }
+            Write::SetMembers { table: name, group, members } => {
+                let t = table(name)?;
+                let maps = t.group_maps().map_err(text)?.clone();
+                let values =
+                    members.iter().map(|m| t.value_of(m, false)).collect::<Result<_, _>>().map_err(text)?;
+                Change::Members { maps, group: *group, values }
+            }
+            Write::AddValue { set, values } => {
+                let set = control.value_set(set).map_err(text)?;
+                let (key, value) = set.member_of(values).map_err(text)?;
+                Change::Put { map: set.map.clone(), key, value, flag: UpdateFlag::Any }
+            }
+            Write::DeleteValue { set, values } => {
+                let set = control.value_set(set).map_err(text)?;
+                let (key, _) = set.member_of(values).map_err(text)?;
+                Change::Remove { map: set.map.clone(), key }
+            }
             Write::SetGroup(group) => self.set_group(group)?,
             Write::DeleteGroup { group } => Change::Group { group: *group, copies: None },
             Write::SetSession(CloneSession { session, port, group }) => {
@@ -161,6 +178,15 @@ impl Named {
         let name = match write {
             Write::Add(Entry { table, .. }) | Write::Set(Entry { table, .. }) => table,
             Write::Delete { table, .. } | Write::Default { table, .. } => table,
+            Write::SetMembers { table, .. } if matches!(error, ChangeError::Map(MapError::Full)) => {
+                return format!("{table} has no room for so many members: enlarge its action_selector");
+            }
+            Write::AddValue { set, .. } if matches!(error, ChangeError::Map(MapError::Full)) => {
+                return format!("{set} is full: delete a member, or enlarge the value_set in the program");
+            }
+            Write::DeleteValue { set, .. } if matches!(error, ChangeError::Map(MapError::NotFound)) => {
+                return format!("{set} has no such member");
+            }
             _ => return error.to_string(),
         };
         let Ok(t) = self.control().and_then(|c| c.table(name).map_err(|e| e.to_string())) else {

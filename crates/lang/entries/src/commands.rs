@@ -2,6 +2,7 @@
 //! comment.
 
 use crate::multicast::{MulticastError, MulticastGroups};
+use crate::profiles::Profiles;
 use crate::{FileError, Located, Problem, elements, mirroring, queues};
 use p4shield_tables::Control;
 use p4shield_tables::entry::{ActionText, MatchText, Named};
@@ -15,6 +16,9 @@ pub(crate) const LAST_PRIORITY: u32 = (1 << 24) - 1;
 
 const ADD: &str = "table_add TABLE ACTION KEY ... => PARAMETER ... [PRIORITY]";
 const SET_DEFAULT: &str = "table_set_default TABLE ACTION PARAMETER ...";
+const ADD_INDIRECT: &str = "table_indirect_add[_with_group] TABLE KEY ... => HANDLE [PRIORITY]";
+const DEFAULT_INDIRECT: &str = "table_indirect_set_default TABLE MEMBER";
+const VALUE: &str = "pvs_add SET VALUE ... or pvs_remove SET VALUE ...";
 const MODIFY: &str = "table_modify TABLE ACTION HANDLE PARAMETER ...";
 const DELETE: &str = "table_delete TABLE HANDLE";
 const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, mc_mgrp_create, \
@@ -22,10 +26,18 @@ const KNOWN: &str = "table_add, table_set_default, table_modify, table_delete, m
                      mc_node_dissociate, mc_node_destroy, mirroring_add, mirroring_add_mc, \
                      mirroring_delete, register_write, register_reset, counter_write, \
                      counter_reset, meter_set_rates, meter_array_set_rates, set_queue_rate, \
-                     set_queue_depth";
+                     set_queue_depth, act_prof_create_member, act_prof_create_group, \
+                     act_prof_add_member_to_group, act_prof_remove_member_from_group, \
+                     table_indirect_add, table_indirect_add_with_group, table_indirect_set_default, \
+                     pvs_add, pvs_remove";
 
 pub(crate) fn read(control: &Control, text: &str) -> Result<Vec<Located>, FileError> {
-    let mut reader = Reader { control, entries: BTreeMap::new(), multicast: MulticastGroups::default() };
+    let mut reader = Reader {
+        control,
+        entries: BTreeMap::new(),
+        multicast: MulticastGroups::default(),
+        profiles: Profiles::default(),
+    };
     let mut all = Vec::new();
     for (at, text) in text.lines().enumerate() {
         let line = at + 1;
@@ -46,6 +58,7 @@ struct Reader<'c> {
     /// The entries that the file has added, by table; the index is the reference switch's handle.
     entries: BTreeMap<String, Vec<Option<Entry>>>,
     multicast: MulticastGroups,
+    profiles: Profiles,
 }
 
 impl Reader<'_> {
@@ -54,8 +67,14 @@ impl Reader<'_> {
         if let Some(write) = write {
             return write.map(|w| vec![w]);
         }
+        if let Some(writes) = self.profiles.command(command, arguments) {
+            return writes;
+        }
         match command {
             "table_add" => self.add(arguments).map(|w| vec![w]),
+            "table_indirect_add" | "table_indirect_add_with_group" => self.add_indirect(command, arguments),
+            "table_indirect_set_default" => self.set_default_indirect(arguments).map(|w| vec![w]),
+            "pvs_add" | "pvs_remove" => value(command, arguments).map(|w| vec![w]),
             "table_set_default" => self.set_default(arguments).map(|w| vec![w]),
             "table_modify" => self.modify(arguments).map(|w| vec![w]),
             "table_delete" => self.delete(arguments).map(|w| vec![w]),
@@ -93,6 +112,35 @@ impl Reader<'_> {
         };
         self.entries.entry(entry.table.clone()).or_default().push(Some(entry.clone()));
         Ok(Write::Add(entry))
+    }
+
+    /// An entry that refers to a member or a group of an action profile.
+    fn add_indirect(&mut self, command: &str, arguments: &[&str]) -> Result<Vec<Write>, Problem> {
+        let usage = Problem::Usage(ADD_INDIRECT);
+        let [name, rest @ ..] = arguments else { return Err(usage) };
+        let Some(handle) = rest.iter().position(|w| *w == "=>").and_then(|arrow| rest.get(arrow + 1)) else {
+            return Err(usage);
+        };
+        let table = self.table(name)?.name.clone();
+        let (action, before) = match command {
+            "table_indirect_add" => (self.profiles.action(handle)?, None),
+            _ => self.profiles.refer(&table, handle)?,
+        };
+        // Read as any other entry, with the action in place of the handle.
+        let words: Vec<&str> = rest.iter().copied().filter(|w| !std::ptr::eq(*w, *handle)).collect();
+        let entry = self.add(&[&[*name, "-"], words.as_slice()].concat())?;
+        let Write::Add(mut entry) = entry else { return Ok(Vec::new()) };
+        entry.action = action;
+        if let Some(last) = self.entries.get_mut(&table).and_then(|all| all.last_mut()) {
+            *last = Some(entry.clone());
+        }
+        Ok(before.into_iter().chain([Write::Add(entry)]).collect())
+    }
+
+    fn set_default_indirect(&self, arguments: &[&str]) -> Result<Write, Problem> {
+        let [table, rest @ ..] = arguments else { return Err(Problem::Usage(DEFAULT_INDIRECT)) };
+        let [member] = after_arrow(rest) else { return Err(Problem::Usage(DEFAULT_INDIRECT)) };
+        Ok(Write::Default { table: self.table(table)?.name.clone(), action: self.profiles.action(member)? })
     }
 
     fn set_default(&self, arguments: &[&str]) -> Result<Write, Problem> {
@@ -137,6 +185,17 @@ impl Reader<'_> {
     }
 }
 
+/// A member of a parser value set.
+fn value(command: &str, arguments: &[&str]) -> Result<Write, Problem> {
+    let [set, values @ ..] = arguments else { return Err(Problem::Usage(VALUE)) };
+    let (set, values) = ((*set).to_owned(), values.iter().map(|v| unnamed((*v).to_owned())).collect());
+    Ok(if command == "pvs_add" {
+        Write::AddValue { set, values }
+    } else {
+        Write::DeleteValue { set, values }
+    })
+}
+
 /// Reads arguments that are numbers.
 fn numbers(command: &str, arguments: &[&str]) -> Result<Vec<u64>, Problem> {
     let numbers = arguments.iter().map(|w| w.parse().ok()).collect::<Option<Vec<u64>>>();
@@ -154,8 +213,9 @@ fn unsupported(command: &str) -> Problem {
         _ if ["register_", "counter_", "meter_"].iter().any(|p| command.starts_with(p)) => {
             "it does not write anything; remove the line"
         }
-        _ if ["act_prof_", "table_indirect_", "pvs_"].iter().any(|p| command.starts_with(p)) => {
-            "files cannot write action profiles and value sets yet"
+        _ if command.starts_with("pvs_") => "write pvs_add and pvs_remove with the members",
+        _ if command.starts_with("table_indirect_") => {
+            "write table_indirect_add, table_indirect_add_with_group or table_indirect_set_default"
         }
         _ if command.starts_with("table_") => "it does not write an entry; remove the line",
         _ if command.starts_with("set_crc") => "a program declares its checksums and hashes",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `commands` | command files of the reference switch's command line, such as `s1-commands.txt` |
 //! | `elements` | those of its commands that write registers, counters and meters |
+//! | `profiles` | action profiles and selectors |
 //! | `queues` | queues |
 //! | `runtime` | the P4 tutorials' JSON, such as `s1-runtime.json` |
 //! | `columns` | CSV: the entries of one table |
@@ -25,6 +26,7 @@ mod elements;
 mod fuzz;
 pub mod mirroring;
 pub mod multicast;
+mod profiles;
 mod queues;
 mod runtime;
 
@@ -125,6 +127,22 @@ pub enum Problem {
     Handle {
         /// The table.
         table: String,
+        /// The handle.
+        handle: String,
+    },
+    /// The file has two action profiles.
+    #[error("the file has two action profiles, {first} and {second}: write their entries in two files")]
+    Profiles {
+        /// The first.
+        first: String,
+        /// The second.
+        second: String,
+    },
+    /// No earlier line has made the member or group.
+    #[error("no line before made {what} {handle}: the file's have the handles 0, 1, 2 in their order")]
+    ProfileHandle {
+        /// Member or group.
+        what: &'static str,
         /// The handle.
         handle: String,
     },

@@ -55,6 +55,7 @@ pub mod source;
 mod types;
 
 use diagnostics::{Code, Diagnostics, Sink};
+use p4shield_abi::division::MAX_BLOCK_SIZE;
 use p4shield_tables::model;
 use source::{SourceMap, Span};
 
@@ -252,6 +253,12 @@ fn generate(
     }
     let f = &mut lowered.function;
     let divided = opt::optimise(f, lowered.block);
+    let block = lowered.block.map_or(0, |m| f.maps[m.0 as usize].definition.value_size);
+    if block as usize > MAX_BLOCK_SIZE {
+        let message = format!("the program needs {block} bytes for values that egress takes from ingress");
+        let hint = "use smaller headers and less metadata in egress";
+        sink.report(Code::TooLarge, front.end, message, hint);
+    }
     let needs = if divided { lowered.needs.as_slice() } else { &[] };
     let ir = ir::print::print(f);
     let program = codegen::generate(f, front.end, sink);

@@ -1,7 +1,9 @@
 //! Entries as people and scripts write them, and their encoding for the maps of a program.
 
 use crate::described::Control;
-use crate::model::{ActionFacts, EntryError, KeyFacts, LookupKind, Match, TableFacts};
+use crate::model::{
+    ActionFacts, EntryError, GroupFacts, KeyFacts, LookupKind, Match, TableFacts, ValueSetFacts,
+};
 use crate::names::{self, NameError};
 use crate::value::{self, ValueError};
 use num_bigint::BigUint;
@@ -94,6 +96,12 @@ pub enum EntryTextError {
     /// Several entries may match a packet, and none comes first.
     #[error("several entries of {0} may match a packet: give a priority, the greatest wins")]
     NoPriority(String),
+    /// The table has no groups of actions.
+    #[error("{0} has no action selector, so its entries cannot refer to groups")]
+    NoGroups(String),
+    /// A group of actions has no valid number.
+    #[error("write the number of a group, at most 4294967295, not `{0}`")]
+    Group(String),
     /// The table has no priorities.
     #[error("{0} has no priorities: at most one of its entries matches best")]
     Priority(String),
@@ -107,7 +115,19 @@ pub enum EntryTextError {
     },
 }
 
+/// The name of the action of entries that refer to a group of actions; its parameter is the group's number.
+pub const GROUP_ACTION: &str = "$group";
+
 impl Control {
+    /// Returns the parser value set with this name.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn value_set(&self, name: &str) -> Result<&ValueSetFacts, NameError> {
+        let all = self.value_sets.iter().map(|s| s.name.as_str());
+        names::find("value set", name, false, all).map(|at| &self.value_sets[at])
+    }
+
     /// Returns the table with this name.
     ///
     /// # Errors
@@ -141,13 +161,7 @@ impl TableFacts {
     /// # Errors
     /// [`EntryTextError`].
     pub fn key_of(&self, text: &MatchText) -> Result<Vec<u8>, EntryTextError> {
-        let mut given = place(&self.name, "key", &text.keys, self.keys.iter().map(|k| k.name.as_str()))?;
-        let matched = |(k, text): (&KeyFacts, Option<String>)| match text {
-            Some(text) => Ok(value::key_match(k, &text)?),
-            None if k.kind == "exact" => Err(self.missing(&k.name)),
-            None => Ok(Match::Any),
-        };
-        let matches = self.keys.iter().zip(given.drain(..)).map(matched).collect::<Result<Vec<_>, _>>()?;
+        let matches = matches(&self.name, &self.keys, &text.keys)?;
         Ok(self.entry_key(&matches, self.priority(text.priority, &matches)?)?)
     }
 
@@ -167,6 +181,9 @@ impl TableFacts {
     /// # Errors
     /// [`EntryTextError`].
     pub fn value_of(&self, text: &ActionText, is_default: bool) -> Result<Vec<u8>, EntryTextError> {
+        if text.name == GROUP_ACTION {
+            return self.group_of(&text.params);
+        }
         let names = self.actions.iter().map(|a| a.name.as_str());
         let index = names::find("action", &text.name, false, names)?;
         let action = &self.actions[index];
@@ -177,9 +194,43 @@ impl TableFacts {
         Ok(self.action_value(index, &data(action, &text.params)?)?)
     }
 
-    fn missing(&self, name: &str) -> EntryTextError {
-        EntryTextError::Missing { what: self.name.clone(), name: name.to_owned() }
+    fn group_of(&self, params: &[Named]) -> Result<Vec<u8>, EntryTextError> {
+        self.group_maps()?;
+        let text = params.iter().map(|p| p.value.as_str()).collect::<Vec<_>>().join(" ");
+        let number = text.parse().map_err(|_| EntryTextError::Group(text))?;
+        Ok(self.group_value(number))
     }
+
+    /// Returns the maps of the table's groups.
+    ///
+    /// # Errors
+    /// The table has no action selector.
+    pub fn group_maps(&self) -> Result<&GroupFacts, EntryTextError> {
+        self.groups.as_ref().ok_or_else(|| EntryTextError::NoGroups(self.name.clone()))
+    }
+}
+
+impl ValueSetFacts {
+    /// Encodes a member as key and value of the set's map.
+    ///
+    /// # Errors
+    /// [`EntryTextError`].
+    pub fn member_of(&self, values: &[Named]) -> Result<(Vec<u8>, Vec<u8>), EntryTextError> {
+        let (key, value) = self.member(&matches(&self.name, &self.keys, values)?)?;
+        Ok((key, value.to_vec()))
+    }
+}
+
+/// Returns the matches of keys. One that is left out matches every value, if its kind allows that.
+fn matches(what: &str, keys: &[KeyFacts], given: &[Named]) -> Result<Vec<Match>, EntryTextError> {
+    let given = place(what, "key", given, keys.iter().map(|k| k.name.as_str()))?;
+    let missing = |name: &str| EntryTextError::Missing { what: what.to_owned(), name: name.to_owned() };
+    let matched = |(k, text): (&KeyFacts, Option<String>)| match text {
+        Some(text) => Ok(value::key_match(k, &text)?),
+        None if k.kind == "exact" => Err(missing(&k.name)),
+        None => Ok(Match::Any),
+    };
+    keys.iter().zip(given).map(matched).collect()
 }
 
 /// Returns the values of an action's parameters.

@@ -1,7 +1,7 @@
 //! Writes: what people, scripts and files change of a running program.
 
 use crate::element::Rate;
-use crate::entry::{ActionText, MatchText};
+use crate::entry::{ActionText, MatchText, Named};
 use serde::{Deserialize, Serialize};
 
 /// One change.
@@ -25,6 +25,29 @@ pub enum Write {
         table: String,
         /// The action.
         action: ActionText,
+    },
+    /// Sets the members of a group of a table's action selector. Without members, the group has no effect.
+    SetMembers {
+        /// The table.
+        table: String,
+        /// The group's number, to which entries refer by the action `$group`.
+        group: u32,
+        /// The actions of its members.
+        members: Vec<ActionText>,
+    },
+    /// Adds a member to a parser value set.
+    AddValue {
+        /// The set's name, in full or its last parts.
+        set: String,
+        /// The member, a value for each key.
+        values: Vec<Named>,
+    },
+    /// Removes a member from a parser value set.
+    DeleteValue {
+        /// The set's name.
+        set: String,
+        /// The member.
+        values: Vec<Named>,
     },
     /// Creates or replaces a multicast group.
     SetGroup(Group),

@@ -13,8 +13,9 @@ mod sections;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectKind, ObjectSection as _, SectionIndex, SectionKind, elf};
 use p4shield_abi::context::PROGRAM_ABI_VERSION;
+use p4shield_abi::division::{BLOCK_MAP, MAX_BLOCK_SIZE};
 use p4shield_abi::map::MapDefinition;
-use p4shield_abi::object::{ABI_SECTION, ENTRY_SYMBOL, LineRecord, PROGRAM_SECTION};
+use p4shield_abi::object::{ABI_SECTION, ENTRY_SYMBOL, LineRecord, MAPS_SECTION, PROGRAM_SECTION};
 
 use crate::insn::{INSN_SIZE, Insn};
 use crate::linked::MAX_SLOTS;
@@ -78,6 +79,18 @@ pub(crate) struct ObjectEntry {
     pub(crate) value: Vec<u8>,
 }
 
+/// Refuses a divided program whose block is too large for a switch to copy it with each copy of a packet.
+fn check_block(maps: &[ObjectMap]) -> Result<(), ObjectError> {
+    let size = |m: &ObjectMap| m.definition.value_size as usize;
+    match maps.iter().find(|m| m.name == BLOCK_MAP && size(m) > MAX_BLOCK_SIZE) {
+        None => Ok(()),
+        Some(block) => Err(ObjectError::Maps {
+            section: MAPS_SECTION.to_owned(),
+            reason: format!("{BLOCK_MAP} has {} bytes, and {MAX_BLOCK_SIZE} are the most", size(block)),
+        }),
+    }
+}
+
 /// A parsed object.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -112,6 +125,7 @@ impl Object {
         let code = code_sections(&file)?;
         let mut functions = functions::find(&file, &code)?;
         let maps = sections::maps(&file)?;
+        check_block(&maps)?;
         references::resolve(&file, &code, &maps, &mut functions)?;
         let entries = sections::entries(&file, &maps)?;
         let files = sections::lines(&file, &mut functions)?;

@@ -95,6 +95,21 @@ fn global_variables_and_constants_are_refused_by_name() {
 }
 
 #[test]
+fn a_block_that_is_too_large_to_copy_is_refused() {
+    // Bytes of the block, which a switch copies for each copy of a packet.
+    for (size, accepted) in [(32 << 10, true), ((32 << 10) + 8, false)] {
+        let source = ALONE.replace(
+            "struct d m = {2, 4, 8, 4, 0}",
+            &format!("struct d p4shield_division = {{2, 4, {size}, 1, 0}}"),
+        );
+        let parsed = Object::parse(&clang("block", &source.replace("&m", "&p4shield_division")));
+        let why = parsed.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(parsed.is_ok(), accepted, "{size}: {why}");
+        assert!(accepted || why.contains("32776 bytes, and 32768 are the most"), "{why}");
+    }
+}
+
+#[test]
 fn files_other_than_bpf_objects_are_refused() {
     let own = std::fs::read(std::env::current_exe().expect("a path")).expect("readable");
     let head = &own[..own.len().min(1 << 20)];

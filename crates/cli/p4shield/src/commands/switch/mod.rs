@@ -8,8 +8,10 @@ mod program;
 mod queue;
 mod replace;
 mod run;
+mod selector;
 mod status;
 mod table;
+mod value;
 
 use std::path::PathBuf;
 
@@ -49,6 +51,8 @@ enum Command {
     Group(group::Groups),
     Mirror(mirror::Mirrors),
     Queue(queue::Queues),
+    Selector(selector::Selectors),
+    Value(value::Values),
     Counter(array::Counter),
     Register(array::Register),
     Meter(array::Meter),
@@ -72,6 +76,8 @@ impl Args {
             Command::Group(a) => a.run(),
             Command::Mirror(a) => a.run(),
             Command::Queue(a) => a.run(),
+            Command::Selector(a) => a.run(),
+            Command::Value(a) => a.run(),
             Command::Counter(a) => a.run(),
             Command::Register(a) => a.run(),
             Command::Meter(a) => a.run(),

@@ -5,6 +5,7 @@ mod load;
 mod mirror;
 mod queue;
 mod replace;
+mod selector;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

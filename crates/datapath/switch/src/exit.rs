@@ -40,6 +40,7 @@ pub(crate) struct Leaving<'a, I> {
 
 impl<I: PacketIo> Exit<I> {
     /// Sends a packet by the port with this index, or drops it if the port has no room.
+    #[inline]
     pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) {
         if self.io.send(to, bytes) {
             let counts = &mut self.counts.ports[to];
@@ -53,6 +54,7 @@ impl<I: PacketIo> Exit<I> {
 
 impl<I: PacketIo> Leaving<'_, I> {
     /// Sends or drops a packet, as the program decided.
+    #[inline]
     pub(crate) fn send(&mut self, packet: &Packet, result: &RunResult) {
         if result.stopped.is_some() || result.limit.is_some() {
             return self.drop_packet(DropReason::Stopped);

@@ -312,6 +312,7 @@ impl Program {
 
     /// Runs a divided program from one of its entries. `packet` is the packet as it was before the run that
     /// asked for this one, and the program's block is as that run left it ([`p4shield_abi::division`]).
+    #[inline]
     pub fn run_from(&mut self, entry: Entry, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> RunResult {
         let output_port = u32::from(entry.replica) << 16 | u32::from(entry.port);
         self.run_for(

@@ -5,6 +5,7 @@
 //! finds it full. Its buffers are allocated when it is made.
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
+use p4shield_abi::division::MAX_BLOCK_SIZE;
 use p4shield_bpf::{Entry, Meta};
 use std::collections::VecDeque;
 
@@ -100,8 +101,11 @@ impl Queue {
         if limits.packets == Some(0) || limits.bits == Some(0) {
             return Err(QueueError::Rate);
         }
-        let buffer =
-            || Waiting { bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize), ..Waiting::default() };
+        let buffer = || Waiting {
+            bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize),
+            block: Vec::with_capacity(MAX_BLOCK_SIZE),
+            ..Waiting::default()
+        };
         Ok(Self {
             limits,
             waiting: VecDeque::with_capacity(depth as usize),

@@ -1,4 +1,4 @@
-//! The round of a switch: receive a batch, run the program, replicate, send.
+//! The round of a switch: receive a batch, run the program, let the traffic manager follow, send.
 
 use crate::counts::{Counts, DropReason, PortCounts};
 use crate::exit::{Exit, Leaving};

@@ -4,7 +4,7 @@ use crate::groups::{Copy, Groups};
 use crate::job::{Job, Jobs};
 use crate::sessions::Sessions;
 use p4shield_abi::Verdict;
-use p4shield_abi::division::{argument, entry, request};
+use p4shield_abi::division::{MAX_BLOCK_SIZE, argument, entry, request};
 use p4shield_bpf::{Entry, Meta, Packet, Program, RunResult, VmInfo};
 
 /// Most runs that one packet causes behind its first. A group has at most [`crate::MAX_COPIES`] members, so
@@ -104,7 +104,7 @@ impl Traffic {
             sessions: Sessions::default(),
             queues: false,
             jobs: Jobs::new(),
-            block: Vec::new(),
+            block: Vec::with_capacity(MAX_BLOCK_SIZE),
             runs: 0,
         }
     }

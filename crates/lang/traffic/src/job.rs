@@ -1,6 +1,7 @@
 //! Packets that wait for a run, in buffers that are allocated once.
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
+use p4shield_abi::division::MAX_BLOCK_SIZE;
 use p4shield_bpf::Entry;
 use std::collections::VecDeque;
 
@@ -29,7 +30,11 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) fn new() -> Self {
-        let job = || Job { bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize), ..Job::default() };
+        let job = || Job {
+            bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize),
+            block: Vec::with_capacity(MAX_BLOCK_SIZE),
+            ..Job::default()
+        };
         Self {
             waiting: VecDeque::with_capacity(MAX_WAITING),
             spare: std::iter::repeat_with(job).take(MAX_WAITING).collect(),

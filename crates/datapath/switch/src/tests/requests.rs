@@ -28,6 +28,7 @@ control I(inout headers hdr, inout meta_t m, inout standard_metadata_t std) {
         if (hdr.h.what == 3) { resubmit_preserving_field_list(0); }
         if (hdr.h.what == 5) { clone(CloneType.I2E, 77); mark_to_drop(std); }
         if (hdr.h.what == 7) { std.mcast_grp = 4; }
+        if (hdr.h.what == 8) { clone3(CloneType.I2E, 5, { m.rounds }); m.rounds = 9; }
     }
 }
 control E(inout headers hdr, inout meta_t m, inout standard_metadata_t std) {
@@ -65,6 +66,8 @@ fn clones_leave_as_they_arrived_and_keep_listed_fields() {
     let (switch, left) = requested(1);
     assert_eq!(left, [vec![[1, 8, 10]], vec![[1, 8, 16]]], "the clone without what ingress changed");
     assert_eq!(switch.counts().copies, 1);
+    let (_, left) = requested(8);
+    assert_eq!(left, [vec![[8, 10, 10]], vec![[8, 10, 16]]], "the clone with the field that the call names");
     let (switch, left) = requested(6);
     assert_eq!(left, [vec![[6, 1, 10]], vec![[6, 2, 10 + 32]]], "the clone with what egress changed");
     assert_eq!(switch.counts().copies, 1);

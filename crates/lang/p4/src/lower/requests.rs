@@ -65,6 +65,17 @@ impl Requests {
 const FIRST_LIST: u32 = 1;
 const FIRST_OWN_LIST: u32 = FIRST_LIST + 256;
 
+/// Returns the kind of request that an extern function of v1model makes. A tenant's own functions have other
+/// names.
+pub(super) fn kind_of(function: &str) -> Option<&'static str> {
+    Some(match function {
+        "clone" | "clone3" | "clone_preserving_field_list" => "clone",
+        "resubmit" | "resubmit_preserving_field_list" => "resubmit",
+        "recirculate" | "recirculate_preserving_field_list" => "recirculate",
+        _ => return None,
+    })
+}
+
 /// Returns true if the program calls an extern function with a name of which `f` holds.
 fn calls(p: &Program, f: &dyn Fn(&str) -> bool) -> bool {
     fn within(p: &Program, stmts: &[Stmt], f: &dyn Fn(&str) -> bool) -> bool {
@@ -116,7 +127,7 @@ impl Lowering<'_> {
     /// Prepares slots for the requests that the program makes. `metadata` are type and storage of the fields
     /// that it can keep.
     pub(super) fn open_requests(&mut self, metadata: &[(&Type, &Storage)]) {
-        let made = |name: &str| calls(self.hir, &|n| n.starts_with(name));
+        let made = |kind: &str| calls(self.hir, &|n| kind_of(n) == Some(kind));
         let (clone, resubmit, recirculate) = (made("clone"), made("resubmit"), made("recirculate"));
         self.requests.clone = [(); 2].map(|()| clone.then(|| self.request()));
         self.requests.resubmit = resubmit.then(|| self.request());
@@ -174,14 +185,13 @@ impl Lowering<'_> {
 
     /// Lowers a call that makes a request. Returns false if the function is another one.
     pub(super) fn request_call(&mut self, name: &str, c: &Call) -> bool {
-        let kind = name.split('_').next().unwrap_or_default().trim_end_matches('3');
+        let Some(kind) = kind_of(name) else { return false };
         let stage = self.requests.stage as usize;
         let request = match kind {
             "clone" => self.requests.clone[stage],
             // The reference switch looks at each of these at the end of one control only.
             "resubmit" => self.requests.resubmit,
-            "recirculate" => self.requests.recirculate,
-            _ => return false,
+            _ => self.requests.recirculate,
         };
         let Some(request) = request else { return false };
         let (session, fields) = match (kind, &*c.args) {

@@ -35,8 +35,10 @@ pub(super) fn merge(f: &mut Function, map: MapId) {
             first.push((values, *offset));
         }
     }
-    // The first load of each word behind a lookup: what one entry loads is loaded in one basic block.
-    let mut loaded: BTreeMap<(Val, i32), Val> = BTreeMap::new();
+    // The first load of each word in a basic block, which precedes the others there.
+    let home: BTreeMap<Val, usize> =
+        f.blocks.iter().enumerate().flat_map(|(b, data)| data.insts.iter().map(move |v| (*v, b))).collect();
+    let mut loaded: BTreeMap<(usize, Val, i32), Val> = BTreeMap::new();
     for v in words(f, map) {
         let Op::LoadMap { base: Opnd::V(base), offset, bytes } = f.inst(v).op else { continue };
         let copy = |o| Op::Bin(BinOp::Or, o, Opnd::C(0));
@@ -45,10 +47,11 @@ pub(super) fn merge(f: &mut Function, map: MapId) {
             continue;
         }
         let offset = same.get(&offset).copied().unwrap_or(offset);
-        f.inst_mut(v).op = match loaded.get(&(base, offset)) {
+        let place = (home[&v], base, offset);
+        f.inst_mut(v).op = match loaded.get(&place) {
             Some(first) => copy(Opnd::V(*first)),
             None => {
-                loaded.insert((base, offset), v);
+                loaded.insert(place, v);
                 Op::LoadMap { base: Opnd::V(base), offset, bytes }
             }
         };

@@ -65,6 +65,14 @@ fn programs_that_ask_for_nothing_are_accepted() {
 }
 
 #[test]
+fn functions_of_the_tenant_make_no_request() {
+    let text = program("apply { std.egress_spec = (bit<9>) clone_port(hdr.h.a, 5); }")
+        .replace("struct m {", "extern bit<16> clone_port(in bit<16> a, in bit<16> b);\nstruct m {");
+    let c = compile("own.p4", &text, &NoIncludes, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(c.facts.externs == ["clone_port"] && !c.facts.divided, "{:?}", c.facts.externs);
+}
+
+#[test]
 fn a_program_that_reads_queues_runs_where_there_are_none() {
     for ingress in [
         "apply { if (std.enq_qdepth > 3) { mark_to_drop(std); } }",

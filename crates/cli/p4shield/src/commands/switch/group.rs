@@ -1,11 +1,11 @@
 //! `p4shield switch group`.
 
 use clap::Subcommand;
-use p4shield_console::{Exit, output};
+use p4shield_console::Exit;
 use p4shield_p4switch::api;
 use p4shield_tables::write::{Group, GroupCopy, Write};
 
-use super::{Socket, write};
+use super::{Socket, show, write};
 use crate::commands::program_state::columns;
 
 /// Show and set multicast groups
@@ -67,13 +67,7 @@ impl Groups {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (change, socket) = match self.command {
             Command::List { json, socket } => {
-                let groups = api::groups(&socket.socket)?;
-                if json {
-                    output::json(&groups)?;
-                } else {
-                    output::text(&text(&groups));
-                }
-                return Ok(Exit::Done);
+                return show(json, &api::groups(&socket.socket)?, |all| text(all));
             }
             Command::Set { group, copies, socket } => (Write::SetGroup(Group { group, copies }), socket),
             Command::Delete { group, socket } => (Write::DeleteGroup { group }, socket),

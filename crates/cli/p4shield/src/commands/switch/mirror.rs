@@ -1,11 +1,11 @@
 //! `p4shield switch mirror`.
 
 use clap::Subcommand;
-use p4shield_console::{Exit, output};
+use p4shield_console::Exit;
 use p4shield_p4switch::api;
 use p4shield_tables::write::{CloneSession, Write};
 
-use super::{Socket, write};
+use super::{Socket, show, write};
 use crate::commands::program_state::columns;
 
 /// Show and set clone sessions
@@ -72,13 +72,7 @@ impl Mirrors {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (change, socket) = match self.command {
             Command::List { json, socket } => {
-                let sessions = api::sessions(&socket.socket)?;
-                if json {
-                    output::json(&sessions)?;
-                } else {
-                    output::text(&text(&sessions));
-                }
-                return Ok(Exit::Done);
+                return show(json, &api::sessions(&socket.socket)?, |all| text(all));
             }
             Command::Set { session, target: Target { port, group }, socket } => {
                 (Write::SetSession(CloneSession { session, port, group }), socket)

@@ -16,7 +16,7 @@ mod value;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_console::{Exit, Refused};
+use p4shield_console::{Exit, Refused, output};
 use p4shield_p4switch::api::{self, ApiError};
 use p4shield_tables::write::Write;
 
@@ -83,6 +83,16 @@ impl Args {
             Command::Meter(a) => a.run(),
         }
     }
+}
+
+/// Prints an answer as JSON, or as text.
+fn show<T: serde::Serialize>(json: bool, answer: &T, text: impl Fn(&T) -> String) -> anyhow::Result<Exit> {
+    if json {
+        output::json(answer)?;
+    } else {
+        output::text(&text(answer));
+    }
+    Ok(Exit::Done)
 }
 
 /// Writes a table, group, session, queue or array.

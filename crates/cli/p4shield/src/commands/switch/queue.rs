@@ -1,11 +1,11 @@
 //! `p4shield switch queue`.
 
 use clap::Subcommand;
-use p4shield_console::{Exit, output};
+use p4shield_console::Exit;
 use p4shield_p4switch::api;
 use p4shield_tables::write::Write;
 
-use super::{Socket, write};
+use super::{Socket, show, write};
 use crate::commands::program_state::columns;
 
 /// Show and set the queues of ports
@@ -85,13 +85,7 @@ impl Queues {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (change, socket) = match self.command {
             Command::List { json, socket } => {
-                let queues = api::queues(&socket.socket)?;
-                if json {
-                    output::json(&queues)?;
-                } else {
-                    output::text(&text(&queues));
-                }
-                return Ok(Exit::Done);
+                return show(json, &api::queues(&socket.socket)?, |all| text(all));
             }
             Command::Set { port, limits: Limits { packets, bits, depth }, socket } => {
                 (Write::SetQueue { port: Some(port), packets, bits, depth }, socket)

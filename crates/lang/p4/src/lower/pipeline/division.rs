@@ -6,9 +6,9 @@
 //!
 //! A block consists of the arguments and three areas of words of eight bytes: all values that egress may
 //! need, and the metadata that a clone, or a packet that starts again, keeps. The code stores and loads
-//! everything; `opt::block` then leaves out what nobody reads.
+//! everything; `opt::block` then leaves out the words that no code loads.
 
-use super::super::requests::{QUEUE_FIELDS, Request};
+use super::super::requests::{QUEUE_FIELDS, Request, kind_of};
 use super::super::storage::{HeaderStore, Storage, headers};
 use super::super::words::{Word, words_of};
 use super::{DROP_PORT, Lowering};
@@ -274,7 +274,7 @@ impl Lowering<'_> {
         let named =
             [("clone", need::CLONE), ("resubmit", need::RESUBMIT), ("recirculate", need::RECIRCULATE)];
         for (name, need) in named {
-            let call = self.request_spans.iter().find(|(n, _)| n.starts_with(name));
+            let call = self.request_spans.iter().find(|(n, _)| kind_of(n) == Some(name));
             self.needs.extend(call.map(|(_, at)| (need, *at)));
         }
         self.needs.extend(self.requests.queues.map(|at| (need::QUEUES, at)));

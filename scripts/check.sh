@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What to run before every commit: format, commit subjects, dependencies, the tree's own rules, and clippy for the whole
-# workspace. `make lint` begins with the same.
+# What to run before every commit: format, commit subjects, dependencies, the tree's own rules, the snapshots of public
+# interfaces, and clippy for the whole workspace. `make lint` begins with the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -19,5 +19,5 @@ scripts/subjects.sh
 cargo update --quiet --workspace --locked --manifest-path fuzz/Cargo.toml
 tool cargo-machete 0.9.2
 cargo machete --skip-target-dir
-cargo test --quiet --locked -p p4shield-lint --test rules
+cargo test --quiet --locked -p p4shield-lint --test rules --test public_api
 cargo clippy --quiet --workspace --all-targets --locked -- -D warnings

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
 //! | [`division`] | requests and block of a divided program | program and switch |
+//! | [`trace`] | events of a traced run | program and switch |
 //! | [`object`] | sections of a program's ELF object | compiler and engine |
 //! | [`schema`] | names and types of a program's state | compiler and host daemon |
 //! | [`channel`] | requests, answers and packet headers | mediator and P4 VM |
@@ -44,6 +45,7 @@ pub mod page;
 pub mod schema;
 pub mod sketch;
 mod tenancy;
+pub mod trace;
 
 pub use tenancy::{FailPolicy, UnownedPolicy, VmRef};
 

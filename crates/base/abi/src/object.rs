@@ -24,6 +24,9 @@ pub const LINES_SECTION: &str = ".p4shield.lines";
 /// and in those of older compilers; no loader needs it.
 pub const SCHEMA_SECTION: &str = ".p4shield.schema";
 
+/// Trace points of a program that records what each run does ([`crate::trace`]), as JSON; absent in others.
+pub const TRACE_SECTION: &str = ".p4shield.trace";
+
 /// Maximum number of instructions of a linked program; a 64-bit constant counts as two. The compiler warns
 /// of longer programs, and the verifier refuses them.
 pub const MAX_INSTRUCTIONS: usize = 8192;

@@ -3,10 +3,11 @@
 use crate::counts::{Counts, DropReason};
 use crate::io::PacketIo;
 use crate::queue::Queue;
+use crate::record::{Recorder, Step};
 use p4shield_abi::Verdict;
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::Meta;
-use p4shield_bpf::{Entry, Packet, RunResult};
+use p4shield_bpf::{Entry, Packet, Program, RunResult};
 use p4shield_traffic::{Event, Loss, Outcome, Ready};
 
 /// `ubpf_action.REDIRECT` of `ubpf_model`.
@@ -36,19 +37,24 @@ pub(crate) struct Leaving<'a, I> {
     pub(crate) waits_before: bool,
     /// Nanoseconds since the start.
     pub(crate) now_ns: u64,
+    /// Records what becomes of the packet.
+    pub(crate) recorder: Option<&'a mut Recorder>,
 }
 
 impl<I: PacketIo> Exit<I> {
-    /// Sends a packet by the port with this index, or drops it if the port has no room.
+    /// Sends a packet by the port with this index, or drops it if the port has no room. Returns true if it
+    /// was sent.
     #[inline]
-    pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) {
-        if self.io.send(to, bytes) {
+    pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) -> bool {
+        let sent = self.io.send(to, bytes);
+        if sent {
             let counts = &mut self.counts.ports[to];
             counts.sent += 1;
             counts.sent_bytes += bytes.len() as u64;
         } else {
             self.counts.dropped[DropReason::NoRoom as usize] += 1;
         }
+        sent
     }
 }
 
@@ -78,7 +84,14 @@ impl<I: PacketIo> Leaving<'_, I> {
         if self.exit.has_queues && !self.waits_before && self.exit.queues[to].is_some() {
             self.queue(to, None, bytes, &[], &Meta::default());
         } else {
-            self.exit.send(to, bytes);
+            let sent = self.exit.send(to, bytes);
+            if let Some(recorder) = &mut self.recorder {
+                let port = self.exit.numbers[to];
+                recorder.step(|| match sent {
+                    true => Step::Sent { port, bytes: bytes.to_vec() },
+                    false => Step::Dropped(DropReason::NoRoom),
+                });
+            }
         }
     }
 
@@ -87,6 +100,8 @@ impl<I: PacketIo> Leaving<'_, I> {
         let Some(queue) = &mut self.exit.queues[to] else { return };
         if queue.push(entry, bytes, block, meta, self.now_ns) {
             self.exit.counts.waiting += 1;
+            let port = self.exit.numbers[to];
+            self.step(Step::Queued { port });
         } else {
             self.drop_packet(DropReason::Queue);
         }
@@ -94,6 +109,13 @@ impl<I: PacketIo> Leaving<'_, I> {
 
     fn drop_packet(&mut self, reason: DropReason) {
         self.exit.counts.dropped[reason as usize] += 1;
+        self.step(Step::Dropped(reason));
+    }
+
+    fn step(&mut self, step: Step) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.step(|| step);
+        }
     }
 }
 
@@ -125,5 +147,13 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
             Event::Resubmitted => &mut counts.resubmitted,
             Event::Recirculated => &mut counts.recirculated,
         } += 1;
+        self.step(Step::Traffic(event));
+    }
+
+    #[inline]
+    fn ran(&mut self, program: &mut Program) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ran(program);
+        }
     }
 }

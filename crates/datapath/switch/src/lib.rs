@@ -14,6 +14,8 @@
 //! | `queue` | packets that wait for a port with a rate |
 //! | `exit` | the way out: send or drop |
 //! | `waiting` | the queues: set and served |
+//! | `record` | the record of a packet: events of the program, what left, what was dropped |
+//! | `recording` | recording starts and ends, with the twin of the program that was compiled for tracing |
 //! | `counts` | packets by port, drops by reason |
 //!
 //! A common packet passes ingress and egress of its program in one run. For a packet that is replicated,
@@ -25,6 +27,8 @@ mod counts;
 mod exit;
 mod io;
 mod queue;
+mod record;
+mod recording;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -33,5 +37,7 @@ mod waiting;
 pub use counts::{Counts, DropReason, PortCounts};
 pub use io::{BATCH, PacketIo};
 pub use queue::{DEFAULT_DEPTH, MAX_DEPTH, QueueError, QueueLimits};
-pub use switch::{MAX_PORT, PortError, Switch, Traits};
+pub use record::{Record, RecordFilter, Records, Step};
+pub use recording::InjectError;
+pub use switch::{MAX_PORT, PortError, Switch, Traits, Twin};
 pub use waiting::QueueState;

@@ -3,12 +3,13 @@
 use crate::counts::{Counts, DropReason, PortCounts};
 use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
+use crate::record::Recorder;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 use p4shield_abi::division::entry;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::{Entry, Meta, Packet, Program, VmInfo};
-use p4shield_traffic::{Run, Traffic};
+use p4shield_traffic::{Outcome, Run, Traffic};
 use std::time::Instant;
 
 /// Highest number of a port: programs for v1model have 9 bits for it.
@@ -47,11 +48,33 @@ pub struct Traits {
     pub reads_queues: bool,
 }
 
+/// A program that the switch can run in place of its own for a while: compiled for tracing, with the same
+/// maps.
+#[derive(Debug)]
+pub struct Twin {
+    /// The program.
+    pub program: Program,
+    /// How the switch runs it.
+    pub traits: Traits,
+    /// Maps whose entries it takes.
+    pub maps: Vec<String>,
+}
+
+/// The state of a recording.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) recorder: Recorder,
+    /// When it ends unless a client takes records before, in nanoseconds since the start.
+    pub(crate) until_ns: u64,
+    /// True while the twin runs.
+    pub(crate) traced: bool,
+}
+
 /// A packet in its place in a batch.
 pub(crate) struct Slot {
     pub(crate) packet: Packet,
     /// The packet as it arrived, for the traffic manager.
-    original: Vec<u8>,
+    pub(crate) original: Vec<u8>,
 }
 
 /// A P4 switch with its ports, for one thread.
@@ -64,6 +87,9 @@ pub struct Switch<I> {
     pub(crate) batch: Vec<Slot>,
     pub(crate) info: VmInfo,
     start: Instant,
+    /// The program compiled for tracing, or the plain one while that runs.
+    pub(crate) twin: Option<Twin>,
+    pub(crate) recording: Option<Recording>,
 }
 
 impl<I: PacketIo> Switch<I> {
@@ -96,6 +122,8 @@ impl<I: PacketIo> Switch<I> {
             exit: Exit { io, numbers, indexes, counts, queues, has_queues: false },
             program,
             traits,
+            twin: None,
+            recording: None,
         })
     }
 
@@ -120,8 +148,16 @@ impl<I: PacketIo> Switch<I> {
     }
 
     /// Replaces the program, and returns the old one. The new one takes the entries of these maps.
-    /// Packets that wait before the old one's egress leave at once.
-    pub fn replace(&mut self, mut program: Program, traits: Traits, maps: &[String]) -> Program {
+    /// Packets that wait before the old one's egress leave at once. A recording ends; the twin is returned,
+    /// too.
+    pub fn replace(&mut self, program: Program, traits: Traits, maps: &[String]) -> (Program, Option<Twin>) {
+        self.stop_recording();
+        let twin = self.twin.take();
+        (self.exchange(program, traits, maps), twin)
+    }
+
+    /// Replaces the program, and returns the old one.
+    pub(crate) fn exchange(&mut self, mut program: Program, traits: Traits, maps: &[String]) -> Program {
         // What they clone does not wait again for the new program.
         self.traffic.queues = false;
         self.release(true);
@@ -157,6 +193,9 @@ impl<I: PacketIo> Switch<I> {
         if self.exit.has_queues {
             self.release(false);
         }
+        if self.recording.is_some() {
+            self.stop_late_recording();
+        }
         self.exit.io.flush()?;
         failed.map(|()| received)
     }
@@ -186,7 +225,7 @@ impl<I: PacketIo> Switch<I> {
     }
 
     /// Runs the program on the first `count` slots, which arrived at `port`.
-    fn judge(&mut self, port: usize, count: usize) {
+    pub(crate) fn judge(&mut self, port: usize, count: usize) {
         if count == 0 {
             return;
         }
@@ -195,16 +234,26 @@ impl<I: PacketIo> Switch<I> {
         let from =
             Entry { number: if waits_before { entry::QUEUED } else { entry::ARRIVAL }, ..Entry::default() };
         let meta = Meta { input_port: self.exit.numbers[port].into(), timestamp_ns, ..Meta::default() };
-        let Self { exit, program, traffic, batch, info, traits, .. } = self;
+        let Self { exit, program, traffic, batch, info, traits, recording, .. } = self;
         let architecture = traits.architecture;
-        let mut leaving = Leaving { exit, from: port, architecture, waits_before, now_ns: timestamp_ns };
+        let recorder = recording.as_mut().map(|r| &mut r.recorder);
+        let number = exit.numbers[port];
+        let mut leaving =
+            Leaving { exit, from: port, architecture, waits_before, now_ns: timestamp_ns, recorder };
         for Slot { packet, original } in &mut batch[..count] {
+            if let Some(recorder) = &mut leaving.recorder {
+                recorder.begin(number, packet.bytes(), program);
+            }
             let result = program.run_from(from, packet, &meta, info);
             if traits.divided && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };
                 traffic.follow(&mut run, original, &result, &mut leaving);
             } else {
+                leaving.ran(program);
                 leaving.send(packet, &result);
+            }
+            if let Some(recorder) = &mut leaving.recorder {
+                recorder.end();
             }
         }
     }

@@ -87,7 +87,9 @@ impl<I: PacketIo> Switch<I> {
             let left = queue.len() as u32;
             self.exit.counts.waiting -= 1;
             match packet.entry {
-                None => self.exit.send(port, &packet.bytes),
+                None => {
+                    self.exit.send(port, &packet.bytes);
+                }
                 Some(_) => self.resume(&mut packet, left, now_ns),
             }
             if let Some(queue) = &mut self.exit.queues[port] {
@@ -112,7 +114,7 @@ impl<I: PacketIo> Switch<I> {
         let meta = Meta { timestamp_ns: now_ns, ..waited.meta };
         let Self { exit, program, traffic, batch, info, traits, .. } = self;
         let architecture = traits.architecture;
-        let mut leaving = Leaving { exit, from: 0, architecture, waits_before: true, now_ns };
+        let mut leaving = Leaving { exit, from: 0, architecture, waits_before: true, now_ns, recorder: None };
         let Some(packet): Option<&mut Packet> = batch.first_mut().map(|slot| &mut slot.packet) else {
             return;
         };

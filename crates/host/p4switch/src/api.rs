@@ -1,7 +1,9 @@
 //! The requests and answers of a switch's socket: each is one line of JSON.
 
+pub use crate::recorded::{RecordView, RecordsView, StepView, Wanted};
 pub use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
+pub use p4shield_tables::trace::{EventView, PointKind};
 use p4shield_tables::view::{DirectionView, Inspection};
 use p4shield_tables::write::{CloneSession, Group, Write};
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,24 @@ pub enum Request {
         file: String,
         /// Its objects, hexadecimal: the program's own, then those of its C functions.
         objects: Vec<String>,
+        /// The same for tracing, or the reason why there are none.
+        traced: Result<Vec<String>, String>,
+    },
+    /// Starts to record packets.
+    Record {
+        /// Those to record.
+        wanted: Wanted,
+    },
+    /// Takes what was recorded since the last time.
+    Records,
+    /// Ends the recording.
+    StopRecording,
+    /// Judges a packet as if it had arrived, and records what happens to it.
+    Inject {
+        /// The port.
+        port: u16,
+        /// The packet, hexadecimal.
+        packet: String,
     },
     /// Writes what a file says: all of it, or nothing.
     Load {
@@ -68,7 +88,9 @@ pub enum Answer {
     Sessions(Vec<CloneSession>),
     /// The answer to `queues`.
     Queues(Vec<QueueStatus>),
-    /// A table, group or session has been written.
+    /// Recorded packets.
+    Records(RecordsView),
+    /// A table, group or session has been written, or a recording has started or ended.
     Done,
     /// A file has been loaded.
     Loaded {
@@ -301,10 +323,62 @@ pub fn load(socket: &Path, format: Format, text: String, replace: bool) -> Resul
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] the switch runs the program that it had.
-pub fn replace(socket: &Path, file: String, objects: &[Vec<u8>]) -> Result<Replaced, ApiError> {
-    let objects = objects.iter().map(hex::encode).collect();
-    match ask_within(socket, &Request::Replace { file, objects }, VERIFICATION)? {
+pub fn replace(
+    socket: &Path,
+    file: String,
+    objects: &[Vec<u8>],
+    traced: Result<&[Vec<u8>], String>,
+) -> Result<Replaced, ApiError> {
+    let encoded = |objects: &[Vec<u8>]| objects.iter().map(hex::encode).collect();
+    let request = Request::Replace { file, objects: encoded(objects), traced: traced.map(encoded) };
+    match ask_within(socket, &request, VERIFICATION)? {
         Answer::Replaced(replaced) => Ok(replaced),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Has a switch start to record packets. The first recording with events takes as long as a verification.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn record(socket: &Path, wanted: Wanted) -> Result<(), ApiError> {
+    match ask_within(socket, &Request::Record { wanted }, VERIFICATION)? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Takes the packets that a switch recorded since the last call. The recording ends three seconds after
+/// the last call.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn records(socket: &Path) -> Result<RecordsView, ApiError> {
+    match ask(socket, &Request::Records)? {
+        Answer::Records(records) => Ok(records),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Ends the recording of a switch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn stop_recording(socket: &Path) -> Result<(), ApiError> {
+    match ask(socket, &Request::StopRecording)? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Has a switch judge a packet as if it had arrived at a port, and returns what happened to it.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn inject(socket: &Path, port: u16, packet: &[u8]) -> Result<RecordsView, ApiError> {
+    let request = Request::Inject { port, packet: hex::encode(packet) };
+    match ask_within(socket, &request, VERIFICATION)? {
+        Answer::Records(records) => Ok(records),
         _ => Err(ApiError::Unexpected),
     }
 }

@@ -48,7 +48,11 @@ impl Endpoint for Desk {
                 show(&mut reader, &self.program().described, &inspection)
                     .map(|view| Answer::Shown(Box::new(view)))
             }
-            Ok(Request::Replace { file, objects }) => self.replace(&file, &objects),
+            Ok(Request::Replace { file, objects, traced }) => self.replace(&file, &objects, traced),
+            Ok(Request::Record { wanted }) => self.record(wanted).map(|()| Answer::Done),
+            Ok(Request::Records) => self.records().map(Answer::Records),
+            Ok(Request::StopRecording) => self.stop_recording().map(|()| Answer::Done),
+            Ok(Request::Inject { port, packet }) => self.inject(port, &packet).map(Answer::Records),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Queues) => self.queues().map(Answer::Queues),

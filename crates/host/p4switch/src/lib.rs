@@ -13,6 +13,8 @@
 //! | `change` | the changes that an order consists of, and their reverse |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
+//! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
+//! | `recorder` | the packet thread's part of it |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the packet thread |
@@ -29,8 +31,11 @@ mod load;
 mod metrics;
 mod order;
 mod program;
+mod record;
+mod recorded;
+mod recorder;
 mod run;
 mod write;
 
-pub use program::{Loaded, Loader};
+pub use program::{Loaded, Loader, Traced};
 pub use run::{Config, EntriesFile, SwitchError, run};

@@ -11,22 +11,33 @@ use p4shield_tables::Kept;
 use std::sync::PoisonError;
 
 impl Desk {
-    pub(crate) fn replace(&self, file: &str, objects: &[String]) -> Result<Answer, String> {
+    pub(crate) fn replace(
+        &self,
+        file: &str,
+        objects: &[String],
+        traced: Result<Vec<String>, String>,
+    ) -> Result<Answer, String> {
         // The name comes from a client, and errors show it.
         let file = p4shield_text::printable(file);
-        let parsed = objects.iter().map(|object| {
-            let bytes = hex::decode(object).map_err(|e| format!("the object is not hexadecimal: {e}"))?;
-            Object::parse(&bytes).map(|o| o.named(&file)).map_err(|e| e.to_string())
-        });
-        let objects = parsed.collect::<Result<Vec<_>, _>>()?;
+        let objects = parsed(&file, objects)?;
+        let traced = traced.and_then(|objects| parsed(&file, &objects));
         // Outside the lock, since it takes seconds.
-        let (program, traits, named) = (self.loader)(&file, &objects)?.parts();
+        let (program, traits, named) = (self.loader)(&file, &objects)?.parts(traced);
         let mut running = self.program.write().unwrap_or_else(PoisonError::into_inner);
         let Kept { maps, kept, lost } = Kept::between(&running.described, &named.described);
-        let replacement = Replacement { program: Some(program), traits, maps };
+        let replacement = Replacement { program: Some(program), traits, maps, twin: None };
         // The old program, which is in the answer, is dropped here and not by the packet thread.
         self.orders.execute(Work::Replace(Box::new(replacement)))?;
         *running = named;
         Ok(Answer::Replaced(Replaced { kept, lost }))
     }
+}
+
+/// Parses hexadecimal objects, whose errors name the program's file.
+fn parsed(file: &str, objects: &[String]) -> Result<Vec<Object>, String> {
+    let parse = |object: &String| {
+        let bytes = hex::decode(object).map_err(|e| format!("the object is not hexadecimal: {e}"))?;
+        Object::parse(&bytes).map(|o| o.named(file)).map_err(|e| e.to_string())
+    };
+    objects.iter().map(parse).collect()
 }

@@ -1,10 +1,11 @@
 //! Orders from the desk to the packet thread.
 
 use crate::change::{ChangeError, Changes, on};
+use crate::recorder::RecordWork;
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, PacketIo, QueueState, Switch, Traits};
+use p4shield_switch::{Counts, PacketIo, QueueState, Switch, Traits, Twin};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,6 +50,8 @@ pub(crate) enum Work {
     Queues(Vec<QueueState>),
     /// Copies the counts of packets.
     Count(Counts),
+    /// Records packets.
+    Record(RecordWork),
 }
 
 /// A program that replaces the one that runs.
@@ -58,6 +61,8 @@ pub(crate) struct Replacement {
     pub(crate) traits: Traits,
     /// Maps whose entries it takes.
     pub(crate) maps: Vec<String>,
+    /// The twin of the replaced program, which the desk drops.
+    pub(crate) twin: Option<Twin>,
 }
 
 /// The desk's end.
@@ -139,8 +144,10 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
             on(switch, map, |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
         }
         Work::Replace(new) => {
-            let old = new.program.take().map(|program| switch.replace(program, new.traits, &new.maps));
-            new.program = old;
+            if let Some(program) = new.program.take() {
+                let (old, twin) = switch.replace(program, new.traits, &new.maps);
+                (new.program, new.twin) = (Some(old), twin);
+            }
             Ok(())
         }
         Work::Groups(groups) => {
@@ -153,6 +160,10 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
         }
         Work::Queues(queues) => {
             queues.extend(switch.queues());
+            Ok(())
+        }
+        Work::Record(work) => {
+            work.execute(switch);
             Ok(())
         }
         Work::Count(counts) => {

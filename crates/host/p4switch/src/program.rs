@@ -2,10 +2,14 @@
 
 use p4shield_bpf::{Object, Program};
 use p4shield_switch::Traits;
+use p4shield_tables::trace::TracePoint;
 use p4shield_tables::{Control, Described, DescribedError};
 
 /// Verifies and loads a program from its objects, or returns the reason why it is refused.
 pub type Loader = dyn Fn(&str, &[Object]) -> Result<Loaded, String> + Send + Sync;
+
+/// The objects of a program that was compiled for tracing, or the reason why there are none.
+pub type Traced = Result<Vec<Object>, String>;
 
 /// A program by its names.
 #[derive(Debug)]
@@ -14,6 +18,9 @@ pub(crate) struct Named {
     pub(crate) file: String,
     pub(crate) described: Described,
     pub(crate) control: Result<Control, DescribedError>,
+    pub(crate) traced: Traced,
+    /// The trace points of its twin, once the packet thread has that.
+    pub(crate) points: Option<Vec<TracePoint>>,
 }
 
 /// A program that is ready to run.
@@ -31,8 +38,9 @@ pub struct Loaded {
 
 impl Loaded {
     /// Divides it into what the packet thread runs, and its names.
-    pub(crate) fn parts(self) -> (Program, Traits, Named) {
+    pub(crate) fn parts(self, traced: Traced) -> (Program, Traits, Named) {
         let control = Control::of(&self.described);
-        (self.program, self.traits, Named { file: self.name, described: self.described, control })
+        let named = Named { file: self.name, described: self.described, control, traced, points: None };
+        (self.program, self.traits, named)
     }
 }

@@ -4,7 +4,7 @@ use crate::api::{Answer, Format};
 use crate::desk::Desk;
 use crate::metrics;
 use crate::order::{Inbox, orders};
-use crate::program::{Loaded, Loader};
+use crate::program::{Loaded, Loader, Traced};
 use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts};
 use p4shield_socket::{ListenError, Server, listen};
 use p4shield_switch::{PacketIo, PortError, Switch};
@@ -28,8 +28,10 @@ pub struct Config {
     pub entries: Vec<EntriesFile>,
     /// Where metrics are served over HTTP.
     pub metrics: Option<SocketAddr>,
-    /// Loads a program that replaces the first one.
+    /// Loads a program that replaces the first one, or its twin for tracing.
     pub loader: Box<Loader>,
+    /// The first program for tracing.
+    pub traced: Traced,
 }
 
 /// A file with entries of tables.
@@ -105,7 +107,7 @@ pub fn run(
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
     let interfaces = config.ports.iter().map(|(_, interface)| interface.as_str());
     let io = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
-    let (program, traits, named) = loaded.parts();
+    let (program, traits, named) = loaded.parts(config.traced);
     let mut switch = Switch::new(io, numbers, program, traits)?;
     let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
     let problems = Arc::new(Mutex::new(Vec::new()));

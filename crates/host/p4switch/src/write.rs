@@ -121,7 +121,7 @@ impl Desk {
         Ok(Change::Group { group: *group, copies: Some(copies) })
     }
 
-    fn has_port(&self, port: u16) -> Result<(), String> {
+    pub(crate) fn has_port(&self, port: u16) -> Result<(), String> {
         if self.ports.iter().any(|(number, _)| *number == port) {
             return Ok(());
         }

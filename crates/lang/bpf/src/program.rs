@@ -6,6 +6,7 @@
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::context::Context;
 use p4shield_abi::division::BLOCK_MAP;
+use p4shield_abi::trace::{EVENT_SIZE, EVENT_WORDS, TRACE_MAP};
 use p4shield_abi::{ProgramLimit, Verdict};
 
 use crate::check::{CheckError, Checked, check_and_decode};
@@ -16,7 +17,7 @@ use crate::insn::Op;
 use crate::interp;
 use crate::jit::{self, JitError};
 use crate::linked::{Linked, Verified};
-use crate::maps::{Maps, MapsError, Storage};
+use crate::maps::{Map, Maps, MapsError, Storage};
 use crate::packet::Packet;
 use crate::stop::Stop;
 
@@ -296,6 +297,27 @@ impl Program {
     pub fn write_block(&mut self, bytes: &[u8]) {
         if let Some(block) = self.block().filter(|b| b.size() == bytes.len()) {
             block.write(0, bytes);
+        }
+    }
+
+    /// Moves the events of the last run to the end of `out`, for a program that was compiled for tracing
+    /// ([`p4shield_abi::trace`]). Of any other program there are none.
+    pub fn take_events(&mut self, out: &mut Vec<[u64; EVENT_WORDS]>) {
+        let map = self.code.maps.as_deref_mut().and_then(|m| m.get_mut(TRACE_MAP));
+        let Some((events, storage)) = map.and_then(Map::elements) else { return };
+        if storage.size() != EVENT_SIZE as usize {
+            return;
+        }
+        let mut bytes = [0; EVENT_SIZE as usize];
+        for event in 0..events {
+            storage.read(event, &mut bytes);
+            let mut words = [0; EVENT_WORDS];
+            words.iter_mut().zip(bytes.as_chunks().0).for_each(|(w, b)| *w = u64::from_le_bytes(*b));
+            if words[0] == 0 {
+                return;
+            }
+            out.push(words);
+            storage.write(event, &[0; EVENT_SIZE as usize]);
         }
     }
 

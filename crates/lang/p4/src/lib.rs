@@ -55,8 +55,10 @@ pub mod source;
 mod types;
 
 use diagnostics::{Code, Diagnostics, Sink};
+use lower::Settings;
 use p4shield_abi::division::MAX_BLOCK_SIZE;
 use p4shield_tables::model;
+use p4shield_tables::trace::TracePoint;
 use source::{SourceMap, Span};
 
 pub use preprocess::{Included, NoIncludes, Resolver, built_in_files};
@@ -68,6 +70,9 @@ pub struct Options {
     pub defines: Vec<(String, String)>,
     /// The fate of packets that the parser rejects.
     pub reject: Reject,
+    /// True if the program records what each run does ([`p4shield_abi::trace`]). It does the same otherwise,
+    /// and is longer.
+    pub trace: bool,
 }
 
 /// The fate of packets that a parser rejects, for architectures that do not specify it (`v1model` does).
@@ -163,7 +168,7 @@ pub fn compile(
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     let Some(front) = front else { return Err(sink.finish(sources)) };
     let Some(Generated { lowered, program, ir, object, divided }) =
-        generate_to_fit(&front, options.reject, &sources, &mut sink)
+        generate_to_fit(&front, options, &sources, &mut sink)
     else {
         return Err(sink.finish(sources));
     };
@@ -214,14 +219,15 @@ struct Generated {
 /// bound of their own, if it fits then: it is of more use than one that no P4 VM loads.
 fn generate_to_fit(
     front: &FrontEnd,
-    reject: Reject,
+    options: &Options,
     sources: &SourceMap,
     sink: &mut Sink,
 ) -> Option<Generated> {
     let mut first = None;
     for part in [1, 2, 4, 8] {
         let mut own = Sink::default();
-        let made = generate(front, reject, lower::MAX_ROUNDS / part, sources, &mut own);
+        let settings = Settings { rounds: lower::MAX_ROUNDS / part, ..Settings::of(options) };
+        let made = generate(front, settings, sources, &mut own);
         let (long, cut) =
             made.as_ref().map_or((false, false), |(made, long)| (*long, made.lowered.cut_parser));
         if !long {
@@ -238,16 +244,14 @@ fn generate_to_fit(
     made.map(|(made, _)| made).filter(|_| !sink.has_errors())
 }
 
-/// Generates code, with `rounds` iterations of parser loops without a bound. Also returns whether the program
-/// is too long to load.
+/// Generates code. Also returns whether the program is too long to load.
 fn generate(
     front: &FrontEnd,
-    reject: Reject,
-    rounds: u32,
+    settings: Settings,
     sources: &SourceMap,
     sink: &mut Sink,
 ) -> Option<(Generated, bool)> {
-    let mut lowered = lower::lower(&front.hir, front.end, reject, rounds, sink);
+    let mut lowered = lower::lower(&front.hir, front.end, settings, sink);
     if sink.has_errors() {
         return None;
     }
@@ -264,7 +268,8 @@ fn generate(
     let program = codegen::generate(f, front.end, sink);
     let schema = codegen::schema::describe(&lowered);
     let f = &lowered.function;
-    let object = codegen::elf::write(&program, f, sources, &schema, needs);
+    let points: Vec<_> = lowered.points.iter().map(|p| point(p, sources)).collect();
+    let object = codegen::elf::write(&program, f, sources, &schema, needs, &points);
     let object = object.unwrap_or_else(|e| {
         sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
         Vec::new()
@@ -273,13 +278,22 @@ fn generate(
     Some((Generated { lowered, program, ir, object, divided }, long))
 }
 
+/// Returns a trace point with its place as text.
+fn point(draft: &lower::PointDraft, sources: &SourceMap) -> TracePoint {
+    let (file, at) = sources.locate(draft.at);
+    let text = || sources.text(draft.at).split_whitespace().collect::<Vec<_>>().join(" ");
+    let name = draft.name.clone().unwrap_or_else(text);
+    let place = format!("{file}:{}", at.line);
+    TracePoint { kind: draft.kind, name, place, values: draft.values.clone() }
+}
+
 /// Reports all errors and warnings of a program, without generating code.
 #[must_use]
 pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options) -> Diagnostics {
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     // A file without `main` is valid: other files may include it.
     if let Some(front) = front.filter(|f| f.hir.main.is_some()) {
-        lower::lower(&front.hir, front.end, options.reject, lower::MAX_ROUNDS, &mut sink);
+        lower::lower(&front.hir, front.end, Settings::of(options), &mut sink);
     }
     sink.finish(sources)
 }

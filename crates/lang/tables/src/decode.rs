@@ -33,7 +33,7 @@ fn number(bytes: &[u8], width: u32) -> String {
 }
 
 /// Returns little-endian bytes as hexadecimal.
-fn little(bytes: &[u8], width: u32) -> String {
+pub(crate) fn little(bytes: &[u8], width: u32) -> String {
     let used = bytes.len().min(width.max(1).div_ceil(8) as usize);
     let reversed: Vec<u8> = bytes[..used].iter().rev().copied().collect();
     number(&reversed, width)

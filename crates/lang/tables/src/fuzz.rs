@@ -3,17 +3,21 @@
 use crate::decode;
 use crate::model::KeyFacts;
 use crate::value::key_match;
-use crate::{Control, Described};
+use crate::{Control, Described, trace};
 use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
 use p4shield_abi::schema::{Schema, TableSchema};
 
-/// Decodes a schema, gives each table a map whose kind and value size are the first two bytes, and encodes
-/// entries.
+/// Decodes trace points and an event of each. Decodes a schema, gives each table a map whose kind and value
+/// size are the first two bytes, and encodes entries.
 ///
 /// # Panics
 /// An encoded entry does not have the size that its map needs, or is shown as another one.
 pub fn fuzz(bytes: &[u8]) {
     let [kind, size, rest @ ..] = bytes else { return };
+    if let Ok(points) = trace::points(rest) {
+        let word = u64::from(*kind);
+        (0..=points.len() as u64).for_each(|n| drop(trace::event(&points, &[n, word, 0, 1, 2, 3, 4, 5])));
+    }
     let Ok(schema) = Schema::decode(rest) else { return };
     let map_type = [TYPE_HASH, TYPE_LPM_TRIE, TYPE_CLASSIFIER][usize::from(*kind) % 3];
     let definition = |t: &TableSchema| MapDefinition {
@@ -147,7 +151,16 @@ mod tests {
     fn damaged_schemas_give_no_entry_of_a_wrong_size() {
         let kinds = [(KeyKind::Lpm, 20), (KeyKind::Exact, 9)];
         let schema = Schema { tables: vec![table(&kinds, 4)], ..Schema::default() };
-        let seeds: Vec<_> = (0..3).map(|n| [vec![n, 24], schema.encode()].concat()).collect();
+        let value = trace::PointValue { name: "a".into(), width: 9, names: vec!["b".into()] };
+        let point = trace::TracePoint {
+            kind: trace::PointKind::Table,
+            name: "t".into(),
+            place: "r.p4:1".into(),
+            values: vec![value],
+        };
+        let traced = [vec![0, 24], trace::to_bytes(&[point])].concat();
+        let seeds = (0..3).map(|n| [vec![n, 24], schema.encode()].concat()).chain([traced]);
+        let seeds: Vec<_> = seeds.collect();
         seeds.iter().for_each(|seed| fuzz(seed));
         p4shield_testbed::campaign(&seeds, fuzz);
     }

@@ -10,6 +10,7 @@
 //! | `kept` | what a program keeps of the state of the one that it replaces |
 //! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
 //! | `decode` | shows what fits the program's schema |
+//! | [`trace`] | trace points, and what the events of a traced run mean |
 //! | `objects` | the objects of a schema, with their maps |
 //! | [`view`] | the types of what is shown |
 //! | [`write`](mod@write) | the types of what is changed |
@@ -27,6 +28,7 @@ pub mod model;
 pub mod names;
 mod objects;
 mod source;
+pub mod trace;
 pub mod value;
 pub mod view;
 pub mod write;

@@ -48,6 +48,8 @@ pub trait Outcome {
     }
     /// Something else happened.
     fn note(&mut self, event: Event);
+    /// A run ended; what becomes of its packet is told afterwards.
+    fn ran(&mut self, _program: &mut Program) {}
 }
 
 /// A packet that could start at egress now, but may wait in the queue of its port.
@@ -191,6 +193,7 @@ impl Traffic {
 
     /// Does what a run asked for, or ends its packet.
     fn after(&mut self, run: &mut Run<'_>, arrived: &[u8], result: &RunResult, outcome: &mut impl Outcome) {
+        outcome.ran(run.program);
         let asked = result.output_action & request::ALL;
         if asked == 0 || result.stopped.is_some() {
             return outcome.end(run.packet, result);

@@ -1,6 +1,7 @@
 //! The switch on ports in memory, with programs of v1model, ubpf_model and ebpf_model.
 
 mod queues;
+mod recording;
 mod requests;
 
 use crate::{BATCH, DropReason, PacketIo, PortError, Switch, Traits};
@@ -98,7 +99,11 @@ impl PacketIo for Memory {
 }
 
 fn compiled(text: &str) -> Compiled {
-    compile("test.p4", text, &NoIncludes, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
+    compiled_with(text, &Options::default())
+}
+
+fn compiled_with(text: &str, options: &Options) -> Compiled {
+    compile("test.p4", text, &NoIncludes, options).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn load(compiled: &Compiled) -> (Program, Traits) {

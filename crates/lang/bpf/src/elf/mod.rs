@@ -104,6 +104,7 @@ pub struct Object {
     division: Option<sections::Division>,
     reads_queues: bool,
     schema: Option<Vec<u8>>,
+    trace_points: Option<Vec<u8>>,
 }
 
 impl Object {
@@ -132,8 +133,19 @@ impl Object {
         let entry = entry(&file, &functions);
         let (division, reads_queues) = sections::needs(&file, &files)?;
         let schema = sections::schema(&file)?;
-        let name = String::new();
-        Ok(Self { name, functions, maps, entries, files, entry, division, reads_queues, schema })
+        let trace_points = sections::trace_points(&file)?;
+        Ok(Self {
+            name: String::new(),
+            functions,
+            maps,
+            entries,
+            files,
+            entry,
+            division,
+            reads_queues,
+            schema,
+            trace_points,
+        })
     }
 
     /// Returns true if the program is divided ([`p4shield_abi::division`]).
@@ -162,6 +174,13 @@ impl Object {
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()
+    }
+
+    /// Returns the unchecked bytes of the trace points, if the program was compiled for tracing
+    /// ([`p4shield_abi::trace`]).
+    #[must_use]
+    pub fn trace_points(&self) -> Option<&[u8]> {
+        self.trace_points.as_deref()
     }
 
     /// Sets the name for error messages, usually the file name.

@@ -5,7 +5,7 @@ use p4shield_abi::bytes::Reader;
 use p4shield_abi::map::{MAP_DEFINITION_SIZE, MapDefinition};
 use p4shield_abi::object::{
     ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, NEEDS_SECTION, NeedRecord, PROGRAM_SECTION,
-    SCHEMA_SECTION, need,
+    SCHEMA_SECTION, TRACE_SECTION, need,
 };
 use p4shield_abi::schema::MAX_SCHEMA_BYTES;
 
@@ -158,6 +158,12 @@ pub(super) struct Division {
 /// Returns the bytes of the schema. One that is too long is left out: the program runs without.
 pub(super) fn schema(file: &Elf<'_>) -> Result<Option<Vec<u8>>, ObjectError> {
     let Some(section) = file.section_by_name(SCHEMA_SECTION) else { return Ok(None) };
+    Ok(Some(section.data()?.to_vec()).filter(|bytes| bytes.len() <= MAX_SCHEMA_BYTES))
+}
+
+/// Returns the bytes of the trace points. They are left out if they are too long: the program runs without.
+pub(super) fn trace_points(file: &Elf<'_>) -> Result<Option<Vec<u8>>, ObjectError> {
+    let Some(section) = file.section_by_name(TRACE_SECTION) else { return Ok(None) };
     Ok(Some(section.data()?.to_vec()).filter(|bytes| bytes.len() <= MAX_SCHEMA_BYTES))
 }
 

@@ -246,6 +246,12 @@ impl Map {
         (matches!(self.keys, Keys::Array) && self.definition.max_entries == 1).then_some(&mut self.values)
     }
 
+    /// Returns the number and the values of an array's elements.
+    pub(crate) fn elements(&mut self) -> Option<(usize, &mut Storage)> {
+        let number = self.definition.max_entries as usize;
+        matches!(self.keys, Keys::Array).then_some((number, &mut self.values))
+    }
+
     /// Sets the value of `key`.
     ///
     /// # Errors

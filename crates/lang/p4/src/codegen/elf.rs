@@ -13,15 +13,18 @@ use p4shield_abi::context::PROGRAM_ABI_VERSION;
 use p4shield_abi::map::MAP_DEFINITION_SIZE;
 use p4shield_abi::object as names;
 use p4shield_abi::schema::Schema;
+use p4shield_tables::trace::{TracePoint, to_bytes};
 use std::collections::HashMap;
 
-/// Writes the object. `schema` describes its maps; `needs` are what only a switch does, with locations.
+/// Writes the object. `schema` describes its maps; `needs` are what only a switch does, with locations;
+/// `points` are those of a program that records its run.
 pub(crate) fn write(
     p: &MachineCode,
     f: &Function,
     sources: &SourceMap,
     schema: &Schema,
     needs: &[(u32, Span)],
+    points: &[TracePoint],
 ) -> Result<Vec<u8>, object::write::Error> {
     let mut o = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let maps = add_maps(&mut o, f);
@@ -29,13 +32,14 @@ pub(crate) fn write(
     let abi = PROGRAM_ABI_VERSION.to_le_bytes().to_vec();
     let records: Vec<u8> = needs.iter().flat_map(|(number, at)| need(*number, *at, sources)).collect();
     let needs = (!records.is_empty()).then_some((names::NEEDS_SECTION, records));
+    let points = (!points.is_empty()).then(|| (names::TRACE_SECTION, to_bytes(points)));
     let sections = [
         (names::ABI_SECTION, abi),
         (names::ENTRIES_SECTION, entries(f)),
         (names::LINES_SECTION, lines(p, sources)),
         (names::SCHEMA_SECTION, schema.encode()),
     ];
-    for (name, data) in sections.into_iter().chain(needs) {
+    for (name, data) in sections.into_iter().chain(needs).chain(points) {
         let id = o.add_section(Vec::new(), name.as_bytes().to_vec(), SectionKind::Metadata);
         o.append_section_data(id, &data, 4);
     }

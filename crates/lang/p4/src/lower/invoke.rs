@@ -10,6 +10,7 @@ use crate::ir::Opnd;
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::Type;
+use p4shield_tables::trace::PointKind;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -22,6 +23,7 @@ impl Lowering<'_> {
         match &c.callee {
             Callee::Extern(id) => {
                 let f = &self.hir.extern_fns[id.0 as usize];
+                self.trace(PointKind::Extern, Some(&f.name), c.span, &[]);
                 self.with_settled(c, &f.params, |l, c| l.extern_call(f, c))
             }
             Callee::Method { object, of, method } => {
@@ -30,7 +32,10 @@ impl Lowering<'_> {
                 match &*e.name {
                     // They evaluate each argument once themselves: a header in them is no copy.
                     "packet_in" | "packet_out" => self.method(*object, &e.name, f, c, ty),
-                    name => self.with_settled(c, &f.params, |l, c| l.method(*object, name, f, c, ty)),
+                    name => {
+                        self.trace(PointKind::Extern, Some(&format!("{name}.{}", f.name)), c.span, &[]);
+                        self.with_settled(c, &f.params, |l, c| l.method(*object, name, f, c, ty))
+                    }
                 }
             }
             Callee::Function(id) => {
@@ -40,6 +45,7 @@ impl Lowering<'_> {
             Callee::Action(id) => {
                 self.claim_action(*id, &self.path.clone());
                 let a = self.hir.actions[id.0 as usize].clone();
+                self.trace(PointKind::Call, Some(&a.name), c.span, &[]);
                 self.routine(&a, &c.args, None)
             }
             Callee::Apply(object) => {
@@ -288,6 +294,7 @@ impl Lowering<'_> {
         self.bind_ctor(&control.ctor_params, &inst.args);
         self.enter(inst);
         self.inline(&control.name, None, copies, |l| {
+            l.trace(PointKind::Control, Some(&control.name), inst.span, &[]);
             l.stmts(&control.locals);
             l.stmts(&control.body);
         });

@@ -28,6 +28,7 @@ mod storage;
 mod table;
 mod table_code;
 mod tenant;
+mod trace;
 mod value_set;
 mod varbit;
 mod wide;
@@ -153,6 +154,8 @@ struct Lowering<'a> {
     block: Option<MapId>,
     /// The last colour that each direct meter returned.
     direct: HashMap<InstId, Slot>,
+    /// The events of a run, if the program is compiled for tracing.
+    tracer: Option<trace::Tracer>,
 }
 
 /// Variables of the generated code rather than of the program.
@@ -191,6 +194,8 @@ pub(crate) struct Lowered {
     pub(crate) block: Option<MapId>,
     /// Whether a loop of parser states ends after the `rounds` that [`lower`] got.
     pub(crate) cut_parser: bool,
+    /// Trace points, by number less 1.
+    pub(crate) points: Vec<PointDraft>,
 }
 
 /// Maximum number of inlined statements: a bound on exponential growth through nested calls.
@@ -293,5 +298,6 @@ impl Lowering<'_> {
 }
 
 pub(crate) use objects::unit;
-pub(crate) use pipeline::lower;
+pub(crate) use pipeline::{Settings, lower};
 pub(crate) use states::MAX_ROUNDS;
+pub(crate) use trace::PointDraft;

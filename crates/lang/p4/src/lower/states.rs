@@ -14,6 +14,7 @@ use crate::ir::Block;
 use crate::source::Span;
 use p4shield_abi::ProgramLimit;
 use p4shield_tables::model::Architecture;
+use p4shield_tables::trace::PointKind;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -151,6 +152,7 @@ impl Lowering<'_> {
     fn state(&mut self, layout: &mut StateBlocks<'_>, i: usize, round: u32) {
         let s = &layout.parser.states[i];
         self.b.span = s.span;
+        self.trace(PointKind::State, Some(&s.name), s.span, &[]);
         self.stmts(&s.body);
         match &s.next {
             Next::To(t) => {

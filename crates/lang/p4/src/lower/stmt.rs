@@ -77,8 +77,9 @@ impl Lowering<'_> {
     fn if_statement(&mut self, c: &Expr, t: &[Stmt], f: &[Stmt]) {
         let (yes, no, end) = (self.b.new_block("then"), self.b.new_block("else"), self.b.new_block("join"));
         self.condition(c, yes, no);
-        for (block, body) in [(yes, t), (no, f)] {
+        for (block, body, is_true) in [(yes, t, true), (no, f, false)] {
             self.b.switch_to(block);
+            self.trace_condition(c.span, is_true);
             self.stmts(body);
             self.b.jump(end);
         }

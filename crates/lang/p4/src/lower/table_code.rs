@@ -47,6 +47,7 @@ impl Lowering<'_> {
                 values.push(limbs);
             }
         }
+        self.trace_table(&plan.facts.name, span, &plan.facts.keys, &values);
         let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
         // No action has run yet.
         self.b.write(run, Opnd::C(u64::from(u32::MAX)));
@@ -61,6 +62,7 @@ impl Lowering<'_> {
             self.b.switch_to(*block);
             self.b.write(run, Opnd::C(i as u64));
             let u = &t.actions[i];
+            self.trace_chosen(&a, i, data);
             let routine = self.hir.actions[u.action.0 as usize].clone();
             if self.count(u.span) && !self.b.is_dead() {
                 self.routine(&routine, &u.args, Some(data));
@@ -70,6 +72,18 @@ impl Lowering<'_> {
         self.b.switch_to(end);
         self.b.span = span;
         (self.b.read(hit), self.b.read(run))
+    }
+
+    fn trace_chosen(&mut self, a: &Application<'_>, action: usize, data: &[Rc<Storage>]) {
+        let (facts, at) =
+            (&a.plan.facts.actions[action], self.hir.actions[a.table.actions[action].action.0 as usize].span);
+        let words = |l: &mut Self, s: &Storage| match s {
+            Storage::Scalar(slots, _) => l.read_slots(slots),
+            _ => Vec::new(),
+        };
+        let data: Vec<_> = data.iter().map(|s| words(self, s)).collect();
+        let hit = self.b.read(a.hit);
+        self.trace_action(&facts.name, at, hit, &facts.params, &data);
     }
 
     fn planned(&mut self, id: TableId, t: &Table, path: &Rc<[Name]>) -> Option<Rc<TablePlan>> {

@@ -19,5 +19,6 @@ mod refusals;
 mod schema;
 mod semantics;
 mod stacks;
+mod trace;
 mod varbit;
 mod warnings;

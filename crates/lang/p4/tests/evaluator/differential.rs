@@ -143,14 +143,23 @@ struct Compared {
     skipped: Vec<String>,
 }
 
+/// How a program is compiled.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// True if the verifier proves it.
+    proof: bool,
+    /// True if it records its runs, which must not change what it does.
+    trace: bool,
+}
+
 /// Runs packets through the compiled program and the evaluator; the error describes a difference.
 fn compare(
     text: &str,
     resolver: &dyn Resolver,
     packets: &[Vec<u8>],
-    proof: bool,
+    Form { proof, trace }: Form,
 ) -> Result<Compared, String> {
-    let options = Options::default();
+    let options = Options { trace, ..Options::default() };
     let compiled = match crate::compile("test.p4", text, resolver, &options) {
         Ok(c) => c,
         Err(e) if e.plain().iter().filter(|d| d.error).all(|d| d.code.starts_with("E08")) => {
@@ -234,8 +243,12 @@ fn examples_behave_as_the_evaluator_expects() {
     let all = programs("../../../examples/programs");
     for (name, text) in &all {
         let packets: Vec<Vec<u8>> = packets(20);
-        let c = compare(text, &crate::NoIncludes, &packets, true).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!((c.packets, &c.skipped), (320, &Vec::new()), "{name}");
+        for trace in [false, true] {
+            let form = Form { proof: true, trace };
+            let c =
+                compare(text, &crate::NoIncludes, &packets, form).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!((c.packets, &c.skipped), (320, &Vec::new()), "{name}, {form:?}");
+        }
     }
     assert!(all.len() >= 8, "{all:?}");
 }
@@ -253,13 +266,16 @@ fn regression_programs_behave_as_the_evaluator_expects() {
     for (name, text) in programs(path) {
         let Ok(script) = std::fs::read_to_string(name.replace(".p4", ".stf")) else { continue };
         let packets = packets_of(&script);
-        let c =
-            compare(&text, &Folder(folder(path)), &packets, true).unwrap_or_else(|e| panic!("{name}: {e}"));
-        compared += c.packets;
-        skipped.extend(c.skipped.iter().map(|why| format!("{name}: {why}")));
+        for trace in [false, true] {
+            let form = Form { proof: true, trace };
+            let c = compare(&text, &Folder(folder(path)), &packets, form);
+            let c = c.unwrap_or_else(|e| panic!("{name}, {form:?}: {e}"));
+            compared += c.packets;
+            skipped.extend(c.skipped.iter().map(|why| format!("{name}, {form:?}: {why}")));
+        }
     }
     println!("{compared} packets; skipped: {skipped:#?}");
-    assert!(compared >= 150, "{compared}: {skipped:#?}");
+    assert!(compared >= 300, "{compared}: {skipped:#?}");
 }
 
 fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
@@ -283,7 +299,8 @@ fn random_programs_ask_for_everything() {
     let mut all: Vec<Event> = Vec::new();
     for _ in 0..60 {
         let tape = tapes.new_tree(&mut runner).expect("a tape").current();
-        let compared = compare(&generate::program(&tape), &crate::NoIncludes, &random_packets(&tape), false);
+        let form = Form { proof: false, trace: tape[0] % 2 == 1 };
+        let compared = compare(&generate::program(&tape), &crate::NoIncludes, &random_packets(&tape), form);
         all.extend(compared.unwrap_or_else(|e| panic!("{e}")).events);
     }
     let count = |event| all.iter().filter(|e| **e == event).count();
@@ -309,9 +326,11 @@ proptest! {
     fn random_programs_behave_as_the_evaluator_expects(
         tape in prop::collection::vec(any::<u8>(), 0..1200),
         bytes in prop::collection::vec(any::<u8>(), 40..90),
+        trace: bool,
     ) {
         let text = generate::program(&tape);
-        let compared = compare(&text, &crate::NoIncludes, &random_packets(&bytes), false);
+        let form = Form { proof: false, trace };
+        let compared = compare(&text, &crate::NoIncludes, &random_packets(&bytes), form);
         if let Ok(c) = &compared && std::env::var("P4SHIELD_SHOW").is_ok() {
             println!("{} {:?}", c.packets, c.skipped.iter().map(|s| s.lines().next()).collect::<Vec<_>>());
         }

@@ -1,16 +1,19 @@
 //! `p4shield switch`.
 
 mod array;
+mod capture;
 mod group;
 mod load;
 mod mirror;
 mod program;
 mod queue;
+mod recorded;
 mod replace;
 mod run;
 mod selector;
 mod status;
 mod table;
+mod trace;
 mod value;
 
 use std::path::PathBuf;
@@ -32,6 +35,7 @@ use p4shield_tables::write::Write;
 ///   p4shield switch table add routes 10.0.1.0/24 --action forward next_hop=02:00:00:00:00:01 port=1
 ///   p4shield switch table list routes
 ///   p4shield switch status
+///   p4shield switch trace --port 1
 ///
 /// Not there yet: priorities of queues, digests, packets to and from a controller.
 #[derive(Debug, clap::Args)]
@@ -47,6 +51,8 @@ enum Command {
     Run(run::Run),
     Load(replace::Replace),
     Status(status::Status),
+    Trace(trace::Trace),
+    Capture(capture::Capture),
     Table(table::Table),
     Group(group::Groups),
     Mirror(mirror::Mirrors),
@@ -72,6 +78,8 @@ impl Args {
             Command::Run(a) => a.run(),
             Command::Load(a) => a.run(),
             Command::Status(a) => a.run(),
+            Command::Trace(a) => a.run(),
+            Command::Capture(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),
             Command::Mirror(a) => a.run(),

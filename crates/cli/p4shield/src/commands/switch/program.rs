@@ -32,25 +32,43 @@ impl Source {
     }
 
     /// Returns the objects, the program's own first; `None` if its source has errors, which are reported.
-    pub(super) fn objects(&self) -> anyhow::Result<Option<Vec<Vec<u8>>>> {
-        let Some(own) = self.own_object()? else { return Ok(None) };
-        let externs = self.externs.iter().map(|path| input::bytes(path));
-        std::iter::once(Ok(own)).chain(externs).collect::<anyhow::Result<Vec<_>>>().map(Some)
+    pub(super) fn objects(&self) -> anyhow::Result<Option<Objects>> {
+        let Some((own, traced)) = self.own_objects()? else { return Ok(None) };
+        let externs =
+            self.externs.iter().map(|path| input::bytes(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let with = |own| std::iter::once(own).chain(externs.iter().cloned()).collect();
+        Ok(Some(Objects { traced: traced.map(with), own: with(own) }))
     }
 
-    fn own_object(&self) -> anyhow::Result<Option<Vec<u8>>> {
+    fn own_objects(&self) -> anyhow::Result<Option<OwnObjects>> {
         if self.program.extension().is_none_or(|e| e != "p4") {
-            return Ok(Some(input::bytes(&self.program)?));
+            let why = "the switch has the program as an object; start it with the P4 source to trace packets";
+            return Ok(Some((input::bytes(&self.program)?, Err(why.to_owned()))));
         }
         let text = input::text(&self.program, "P4 source")?;
-        match compile(&self.name(), &text, &Folders(self.include.clone()), &Options::default()) {
-            Ok(compiled) => {
-                compiler::report(&compiled.warnings);
-                Ok(Some(compiled.object))
+        let compiled = |trace| {
+            let options = Options { trace, ..Options::default() };
+            compile(&self.name(), &text, &Folders(self.include.clone()), &options)
+        };
+        match compiled(false) {
+            Ok(plain) => {
+                compiler::report(&plain.warnings);
+                let too_long = |_| "the program cannot be traced: it is too long then".to_owned();
+                Ok(Some((plain.object, compiled(true).map(|c| c.object).map_err(too_long))))
             }
             Err(errors) => compiler::refuse(&errors).map(|_| None),
         }
     }
+}
+
+/// The program's own object, and the same compiled for tracing or the reason why there is none.
+type OwnObjects = (Vec<u8>, Result<Vec<u8>, String>);
+
+/// A program's objects: its own first, then those of its C functions.
+pub(super) struct Objects {
+    pub(super) own: Vec<Vec<u8>>,
+    /// The same, compiled for tracing; or the reason why there are none.
+    pub(super) traced: Result<Vec<Vec<u8>>, String>,
 }
 
 /// Parses objects, whose errors name the program's file.

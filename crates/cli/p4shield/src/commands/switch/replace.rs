@@ -34,8 +34,9 @@ impl Replace {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let Some(objects) = self.source.objects()? else { return Ok(Exit::Refused) };
         // What is no object is refused here, with its file's name.
-        program::parse(&self.source.name(), &objects)?;
-        match api::replace(&self.socket.socket, self.source.name(), &objects) {
+        program::parse(&self.source.name(), &objects.own)?;
+        let traced = objects.traced.as_deref().map_err(Clone::clone);
+        match api::replace(&self.socket.socket, self.source.name(), &objects.own, traced) {
             Ok(replaced) if self.json => output::json(&replaced)?,
             Ok(replaced) => output::text(&text(&replaced)),
             Err(ApiError::Failed(why)) => return Err(Refused(why).into()),

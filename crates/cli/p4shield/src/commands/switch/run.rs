@@ -66,7 +66,11 @@ impl Run {
         let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<_, _>>()?;
         let Some(objects) = self.source.objects()? else { return Ok(Exit::Refused) };
         let name = self.source.name();
-        let loaded = program::load(&name, &program::parse(&name, &objects)?)?;
+        let loaded = program::load(&name, &program::parse(&name, &objects.own)?)?;
+        let traced = match objects.traced {
+            Ok(objects) => Ok(program::parse(&name, &objects)?),
+            Err(why) => Err(why),
+        };
         let ports = self.ports.into_iter().map(|p| (p.number, p.interface)).collect::<Vec<_>>();
         let socket = self.socket.socket;
         let loader =
@@ -77,6 +81,7 @@ impl Run {
             entries,
             metrics: self.metrics,
             loader: Box::new(loader),
+            traced,
         };
         let shown = config.ports.clone();
         let ready = || {

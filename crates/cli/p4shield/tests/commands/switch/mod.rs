@@ -6,6 +6,7 @@ mod mirror;
 mod queue;
 mod replace;
 mod selector;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -9,22 +9,37 @@ mod ubpf;
 mod v1model;
 
 use super::storage::Storage;
-use super::{Binding, BoundObject, Lowered, Lowering, PacketState, StandardMetadata, layout};
-use crate::Reject;
+use super::{Binding, BoundObject, Lowered, Lowering, MAX_ROUNDS, PacketState, StandardMetadata, layout};
 use crate::diagnostics::{Code, Sink};
 use crate::hir::{Constructed, Control, CtorArg, Instance, Object, Param, Parser, Program};
 use crate::ir::builder::Builder;
 use crate::ir::{Block, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
+use crate::{Options, Reject};
 use p4shield_abi::ProgramLimit;
 use p4shield_tables::model::Architecture;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// Lowers the program's `main`, with `rounds` iterations of parser loops without another bound. The result is
-/// complete only if no error was reported.
-pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink: &mut Sink) -> Lowered {
+/// How a program is lowered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) reject: Reject,
+    /// Iterations of parser loops without another bound.
+    pub(crate) rounds: u32,
+    /// True if it records events.
+    pub(crate) trace: bool,
+}
+
+impl Settings {
+    pub(crate) const fn of(options: &Options) -> Self {
+        Self { reject: options.reject, rounds: MAX_ROUNDS, trace: options.trace }
+    }
+}
+
+/// Lowers the program's `main`. The result is complete only if no error was reported.
+pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sink) -> Lowered {
     let mut b = Builder::new();
     let (rejected, refused) = (b.new_block("reject"), b.new_block("refuse"));
     let limits = ProgramLimit::ALL.map(|limit| b.new_block(limit.name()));
@@ -66,7 +81,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         info_read: None,
         checks_status: false,
         inlined: 0,
-        rounds,
+        rounds: settings.rounds,
         cut_parser: false,
         cut_loops: std::collections::HashSet::new(),
         too_large: false,
@@ -77,9 +92,14 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         needs: Vec::new(),
         block: None,
         direct: HashMap::new(),
+        tracer: None,
     };
-    l.program(end, reject);
+    if settings.trace {
+        l.start_trace();
+    }
+    l.program(end, settings.reject);
     l.warn_unknown();
+    let points = l.trace_points();
     let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
     let Lowering { argument_map, architecture, needs, block, cut_parser, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
@@ -96,6 +116,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, rounds: u32, sink:
         needs,
         block,
         cut_parser,
+        points,
     }
 }
 
@@ -319,6 +340,9 @@ impl Lowering<'_> {
             self.b.switch_to(block);
             self.b.f.block_mut(block).span = span;
             self.b.span = span;
+            if block == self.reject {
+                self.trace_parsed(span);
+            }
             self.b.ret(Opnd::C(verdict));
         }
     }

@@ -44,6 +44,7 @@ impl Lowering<'_> {
         self.fill_standard_metadata();
         self.open_requests(&metadata_of(params, &shared));
         let division = self.open_division(&shared);
+        self.trace_run(parser.parser.span);
         self.start_again(&division);
         self.watch_group();
         self.parse_and_continue(parser, &shared);
@@ -113,6 +114,7 @@ impl Lowering<'_> {
         self.b.switch_to(failed);
         let error = self.b.read(self.packet.error);
         self.set_standard("parser_error", error);
+        self.trace_parsed(parser.parser.span);
     }
 
     /// Drops the packets that ingress marked. Returns the port that it chose.

@@ -1,6 +1,7 @@
 //! Compiles and verifies programs, and runs them on both engines.
 
 use p4shield_abi::info::{InfoStatus, Snapshot};
+use p4shield_abi::trace::EVENT_WORDS;
 use p4shield_abi::{ProgramLimit, Verdict};
 use p4shield_bpf::verify::Limits;
 use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link, verify};
@@ -88,6 +89,19 @@ impl Bench {
         let [jit, interpreter] = outs;
         assert_eq!(jit, interpreter, "the engines disagree");
         jit
+    }
+
+    /// Runs a packet, and returns the events of the program, which must be the same on both engines.
+    pub(crate) fn events(&mut self, packet: &[u8]) -> Vec<[u64; EVENT_WORDS]> {
+        self.run(packet);
+        let [jit, interpreter] = &mut self.engines;
+        let (mut events, mut others) = (Vec::new(), Vec::new());
+        jit.take_events(&mut events);
+        interpreter.take_events(&mut others);
+        assert_eq!(events, others, "the engines disagree");
+        jit.take_events(&mut others);
+        assert_eq!(events, others, "they are taken once");
+        events
     }
 
     /// Runs a packet that must pass and returns the resulting packet.

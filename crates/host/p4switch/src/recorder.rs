@@ -1,0 +1,57 @@
+//! The packet thread's part of a recording.
+
+use p4shield_switch::{PacketIo, RecordFilter, Records, Switch, Twin};
+use std::time::Duration;
+
+/// How long a recording goes on without a client.
+const LEASE: Duration = Duration::from_secs(3);
+/// The reason why a client may not record.
+pub(crate) const BUSY: &str = "another client records packets; try again when it has ended";
+
+/// Work of the packet thread.
+#[derive(Debug)]
+pub(crate) enum RecordWork {
+    /// Installs the twin of the program, unless packets are recorded; then the one before.
+    Twin { twin: Option<Box<Twin>>, installed: bool },
+    /// Starts; false then if packets are recorded already.
+    Start { filter: RecordFilter, most: u64, events: bool, started: bool },
+    /// Takes records; `None` if there is no recording.
+    Take(Option<(Records, bool)>),
+    /// Ends the recording.
+    Stop,
+    /// Judges a packet with a recording of its own.
+    Inject { port: u16, bytes: Vec<u8>, records: Result<Records, String> },
+}
+
+impl RecordWork {
+    pub(crate) fn execute<I: PacketIo>(&mut self, switch: &mut Switch<I>) {
+        match self {
+            Self::Twin { twin, installed } => {
+                *installed = !switch.is_recording();
+                if *installed {
+                    *twin = switch.set_twin(twin.take().map(|t| *t)).map(Box::new);
+                }
+            }
+            Self::Start { filter, most, events, started } => {
+                *started = !switch.is_recording();
+                if *started {
+                    switch.record(std::mem::take(filter), *most, *events, LEASE);
+                }
+            }
+            Self::Take(records) => *records = switch.take_records(LEASE),
+            Self::Stop => switch.stop_recording(),
+            Self::Inject { port, bytes, records } => *records = inject(switch, *port, bytes),
+        }
+    }
+}
+
+fn inject<I: PacketIo>(switch: &mut Switch<I>, port: u16, bytes: &[u8]) -> Result<Records, String> {
+    if switch.is_recording() {
+        return Err(BUSY.to_owned());
+    }
+    switch.record(RecordFilter::default(), 1, true, LEASE);
+    let judged = switch.inject(port, bytes).map_err(|e| e.to_string());
+    let records = switch.take_records(LEASE).map(|(records, _)| records).unwrap_or_default();
+    switch.stop_recording();
+    judged.map(|()| records)
+}

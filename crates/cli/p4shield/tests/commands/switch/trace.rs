@@ -1,6 +1,7 @@
 //! `p4shield switch trace` and `capture`: what happens to packets that flow.
 
 use super::*;
+use std::io::{BufRead as _, BufReader};
 
 /// An ICMP packet from the left host to this address, as hexadecimal.
 fn icmp(destination: &str, ttl: u8) -> String {
@@ -126,13 +127,12 @@ fn one_client_records_at_a_time() {
     let _switch = scene.start();
     let socket = scene.socket().display().to_string();
     let mut first = Command::new(env!("CARGO_BIN_EXE_p4shield"));
-    first.args(["switch", "capture", "/dev/null", "--for", "60", "--socket", &socket]);
-    let mut first = first.stderr(std::process::Stdio::null()).spawn().unwrap();
-    wait_until("the first recording", 20, || {
-        let second = scene.ask(&["trace", "--for", "1"]);
-        code(&second) == 3 && stderr(&second).contains("another client records packets")
-    })
-    .unwrap();
+    first.args(["switch", "capture", "/dev/null", "--count", "1000000", "--socket", &socket]);
+    let mut first = first.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(first.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("recording"), "{said}");
+    scene.refuses(&["trace", "--for", "1"], "another client records packets");
     // One that is killed leaves nothing behind.
     first.kill().unwrap();
     first.wait().unwrap();

@@ -160,6 +160,13 @@ impl Port {
         self.sending
     }
 
+    /// Returns packets and bytes that were queued, and that the kernel has not taken. It takes them later if
+    /// the interface is there and up, and never if it is not.
+    pub fn unsent(&mut self) -> (u64, u64) {
+        let all = self.socket.transmit.unreleased();
+        all.fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + u64::from(packet.len)))
+    }
+
     /// Returns whether the kernel wrote an impossible index to a ring, which stops the port.
     #[must_use]
     pub const fn broken(&self) -> bool {

@@ -208,6 +208,15 @@ impl<T: Entry> Producer<T> {
         self.ring.filled(self.head, self.tail).unwrap_or(self.ring.count)
     }
 
+    /// Reads the consumer's index, and returns the entries that it has not released, the oldest first. There
+    /// are none if the ring is broken.
+    pub fn unreleased(&mut self) -> impl Iterator<Item = T> {
+        self.tail = self.ring.map.u32(self.ring.consumer).load(Acquire);
+        let count = self.ring.filled(self.head, self.tail).unwrap_or(0);
+        let (ring, tail) = (&self.ring, self.tail);
+        (0..count).map(move |n| T::read(&ring.map, ring.slot(tail.wrapping_add(n))))
+    }
+
     /// Returns whether the consumer requests a system call.
     #[must_use]
     pub fn need_wakeup(&self) -> bool {

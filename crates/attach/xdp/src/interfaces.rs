@@ -21,6 +21,9 @@ const LINK_HEADER: usize = 16;
 /// Bytes of `struct rtattr`.
 const ATTRIBUTE_HEADER: usize = 4;
 
+/// `IFF_LOWER_UP`, which libc has not.
+const LOWER_UP: u32 = 1 << 16;
+
 /// Longest time until the next message of a requested list.
 const LONGEST: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
@@ -35,6 +38,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether the interface is administratively up.
     pub up: bool,
+    /// True if the interface has a carrier: a cable, or another end that is up.
+    pub carrier: bool,
     /// Index of the veth peer, if that is in the same network namespace.
     pub peer: Option<u32>,
     /// Index of the bridge, Open vSwitch datapath or bond that the interface belongs to.
@@ -160,8 +165,9 @@ pub fn events(datagram: &[u8]) -> impl Iterator<Item = InterfaceEvent> {
 
 fn interface(body: &[u8]) -> Option<Interface> {
     let (index, flags) = (word(body, 4)?, word(body, 8)?);
-    let up = flags & libc::IFF_UP as u32 != 0;
-    let mut interface = Interface { index, name: String::new(), mtu: 0, up, peer: None, master: None };
+    let (up, carrier) = (flags & libc::IFF_UP as u32 != 0, flags & LOWER_UP != 0);
+    let mut interface =
+        Interface { index, name: String::new(), mtu: 0, up, carrier, peer: None, master: None };
     let (mut lower, mut elsewhere) = (None, false);
     let length = |h: &[u8]| usize::from(u16::from_ne_bytes([h[0], h[1]]));
     for (header, value) in records(body.get(LINK_HEADER..)?, ATTRIBUTE_HEADER, length) {

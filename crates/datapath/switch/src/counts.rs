@@ -10,6 +10,8 @@ pub enum DropReason {
     Stopped,
     /// The program chose a port that the switch does not have.
     NoPort,
+    /// Its port is there, and its interface is not, is down or has no carrier.
+    PortDown,
     /// The program chose a multicast group that does not exist, or has no copies.
     NoGroup,
     /// The program cloned it to a session that does not exist.
@@ -26,10 +28,11 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Program,
         Self::Stopped,
         Self::NoPort,
+        Self::PortDown,
         Self::NoGroup,
         Self::NoSession,
         Self::Runs,
@@ -45,6 +48,7 @@ impl DropReason {
             Self::Program => "program",
             Self::Stopped => "stopped",
             Self::NoPort => "no_port",
+            Self::PortDown => "port_down",
             Self::NoGroup => "no_group",
             Self::NoSession => "no_session",
             Self::Runs => "runs",
@@ -68,11 +72,26 @@ pub struct PortCounts {
     pub sent_bytes: u64,
 }
 
+impl PortCounts {
+    /// Returns the sums of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            received: self.received + other.received,
+            received_bytes: self.received_bytes + other.received_bytes,
+            sent: self.sent + other.sent,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+        }
+    }
+}
+
 /// The packets of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// By index of the port.
+    /// By place of the port.
     pub ports: Vec<PortCounts>,
+    /// Those of ports that were deleted.
+    pub deleted: PortCounts,
     /// Packets that were replicated: each counts as its copies, and not as sent or dropped itself.
     pub replicated: u64,
     /// Copies of replicated packets, and clones.
@@ -98,8 +117,8 @@ impl Counts {
     /// dropped or replicated, or wait.
     #[must_use]
     pub fn balance(&self) -> bool {
-        let sum = |count: fn(&PortCounts) -> u64| self.ports.iter().map(count).sum::<u64>();
+        let all = self.ports.iter().fold(self.deleted, |sum, port| sum.plus(*port));
         let dropped: u64 = self.dropped.iter().sum();
-        sum(|p| p.received) + self.copies == sum(|p| p.sent) + dropped + self.replicated + self.waiting
+        all.received + self.copies == all.sent + dropped + self.replicated + self.waiting
     }
 }

@@ -16,13 +16,15 @@ const REDIRECT: u32 = 3;
 /// The ports of a switch, and what passed them.
 pub(crate) struct Exit<I> {
     pub(crate) io: I,
-    /// Numbers of the ports, by index.
+    /// Numbers of the ports, by place; [`crate::places::VACANT`] for a place without a port.
     pub(crate) numbers: Vec<u16>,
-    /// Indexes of the ports, by number.
+    /// Places of the ports, by number.
     pub(crate) indexes: Box<[Option<usize>]>,
+    /// The places of both ports, if there are two.
+    pub(crate) pair: Option<[usize; 2]>,
     pub(crate) counts: Counts,
-    /// The queues, by index of the port.
-    pub(crate) queues: Box<[Option<Queue>]>,
+    /// The queues, by place of the port.
+    pub(crate) queues: Vec<Option<Queue>>,
     /// True if there is a queue.
     pub(crate) has_queues: bool,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Exit<I> {
 /// The way out for packets that arrived at one port.
 pub(crate) struct Leaving<'a, I> {
     pub(crate) exit: &'a mut Exit<I>,
-    /// Index of the port.
+    /// Place of the port.
     pub(crate) from: usize,
     pub(crate) architecture: Architecture,
     /// True if packets have waited before egress, or may do so.
@@ -42,19 +44,35 @@ pub(crate) struct Leaving<'a, I> {
 }
 
 impl<I: PacketIo> Exit<I> {
-    /// Sends a packet by the port with this index, or drops it if the port has no room. Returns true if it
-    /// was sent.
+    /// Sends a packet by the port in this place, or drops it if the port is down or has no room. Returns the
+    /// reason if it was dropped.
     #[inline]
-    pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) -> bool {
-        let sent = self.io.send(to, bytes);
-        if sent {
+    pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) -> Option<DropReason> {
+        if self.io.send(to, bytes) {
             let counts = &mut self.counts.ports[to];
             counts.sent += 1;
             counts.sent_bytes += bytes.len() as u64;
+            None
         } else {
-            self.counts.dropped[DropReason::NoRoom as usize] += 1;
+            Some(self.lose(to))
         }
-        sent
+    }
+
+    /// Counts a packet that its port did not take.
+    #[cold]
+    fn lose(&mut self, to: usize) -> DropReason {
+        let reason = if self.io.is_up(to) { DropReason::NoRoom } else { DropReason::PortDown };
+        self.counts.dropped[reason as usize] += 1;
+        reason
+    }
+
+    /// Returns the other port of two, or the same one of more or less.
+    const fn other(&self, from: usize) -> usize {
+        match self.pair {
+            Some([a, b]) if from == a => b,
+            Some([a, _]) => a,
+            None => from,
+        }
     }
 }
 
@@ -73,29 +91,28 @@ impl<I: PacketIo> Leaving<'_, I> {
             Architecture::Ubpf => result.output_action == REDIRECT,
             Architecture::Ebpf => false,
         };
-        let Exit { numbers, indexes, .. } = &*self.exit;
-        let to = match numbers.len() {
-            _ if is_named => usize::try_from(result.output_port).ok().and_then(|p| *indexes.get(p)?),
-            2 => Some(1 - self.from),
-            _ => Some(self.from),
+        let to = if is_named {
+            usize::try_from(result.output_port).ok().and_then(|p| *self.exit.indexes.get(p)?)
+        } else {
+            Some(self.exit.other(self.from))
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
         if self.exit.has_queues && !self.waits_before && self.exit.queues[to].is_some() {
             self.queue(to, None, bytes, &[], &Meta::default());
         } else {
-            let sent = self.exit.send(to, bytes);
+            let lost = self.exit.send(to, bytes);
             if let Some(recorder) = &mut self.recorder {
                 let port = self.exit.numbers[to];
-                recorder.step(|| match sent {
-                    true => Step::Sent { port, bytes: bytes.to_vec() },
-                    false => Step::Dropped(DropReason::NoRoom),
+                recorder.step(|| match lost {
+                    None => Step::Sent { port, bytes: bytes.to_vec() },
+                    Some(reason) => Step::Dropped(reason),
                 });
             }
         }
     }
 
-    /// Lets a packet wait for the port with this index, which has a queue.
+    /// Lets a packet wait for the port in this place, which has a queue.
     fn queue(&mut self, to: usize, entry: Option<Entry>, bytes: &[u8], block: &[u8], meta: &Meta) {
         let Some(queue) = &mut self.exit.queues[to] else { return };
         if queue.push(entry, bytes, block, meta, self.now_ns) {

@@ -9,7 +9,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `io` | the trait of the ports |
+//! | `io` | the traits of the ports |
+//! | `places` | the places of ports, and their numbers |
+//! | `ports` | ports that come and go while packets flow |
 //! | `switch` | the round: receive, run, let the traffic manager follow |
 //! | `queue` | packets that wait for a port with a rate |
 //! | `exit` | the way out: send or drop |
@@ -26,6 +28,8 @@
 mod counts;
 mod exit;
 mod io;
+mod places;
+mod ports;
 mod queue;
 mod record;
 mod recording;
@@ -35,9 +39,10 @@ mod tests;
 mod waiting;
 
 pub use counts::{Counts, DropReason, PortCounts};
-pub use io::{BATCH, PacketIo};
+pub use io::{BATCH, ExchangePorts, PacketIo, Refused, Unsent};
+pub use places::{MAX_PORT, MAX_PORTS, PortError};
 pub use queue::{DEFAULT_DEPTH, MAX_DEPTH, QueueError, QueueLimits};
 pub use record::{Record, RecordFilter, Records, Step};
 pub use recording::InjectError;
-pub use switch::{MAX_PORT, PortError, Switch, Traits, Twin};
+pub use switch::{Switch, Traits, Twin};
 pub use waiting::QueueState;

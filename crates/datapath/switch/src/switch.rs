@@ -1,8 +1,9 @@
 //! The round of a switch: receive a batch, run the program, let the traffic manager follow, send.
 
-use crate::counts::{Counts, DropReason, PortCounts};
+use crate::counts::{Counts, DropReason};
 use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
+use crate::places::PortError;
 use crate::record::Recorder;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 use p4shield_abi::division::entry;
@@ -11,29 +12,6 @@ use p4shield_abi::schema::Architecture;
 use p4shield_bpf::{Entry, Meta, Packet, Program, VmInfo};
 use p4shield_traffic::{Outcome, Run, Traffic};
 use std::time::Instant;
-
-/// Highest number of a port: programs for v1model have 9 bits for it.
-pub const MAX_PORT: u16 = 511;
-
-/// The reason why the numbers of ports are refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PortError {
-    /// The number is too large.
-    #[error("port {0}: a port's number is 0 to {MAX_PORT}")]
-    TooLarge(u16),
-    /// Two ports have one number.
-    #[error("two ports have number {0}")]
-    Twice(u16),
-    /// There are more or fewer numbers than ports.
-    #[error("there are {ports} ports and {numbers} numbers")]
-    Numbers {
-        /// Ports.
-        ports: usize,
-        /// Numbers.
-        numbers: usize,
-    },
-}
 
 /// Properties of a program that decide how the switch runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,33 +71,22 @@ pub struct Switch<I> {
 }
 
 impl<I: PacketIo> Switch<I> {
-    /// Makes a switch of ports with these numbers, by index.
+    /// Makes a switch of ports with these numbers, by place.
     ///
     /// # Errors
     /// [`PortError`].
     pub fn new(io: I, numbers: Vec<u16>, program: Program, traits: Traits) -> Result<Self, PortError> {
-        if numbers.len() != io.ports() {
-            return Err(PortError::Numbers { ports: io.ports(), numbers: numbers.len() });
-        }
-        let mut indexes = vec![None; usize::from(MAX_PORT) + 1].into_boxed_slice();
-        for (index, number) in numbers.iter().enumerate() {
-            let place = indexes.get_mut(usize::from(*number)).ok_or(PortError::TooLarge(*number))?;
-            if place.replace(index).is_some() {
-                return Err(PortError::Twice(*number));
-            }
-        }
+        let exit = Exit::new(io, &numbers)?;
         let slot = || Slot {
             packet: Packet::new(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize),
             original: Vec::with_capacity(MAX_HEADER_BYTES as usize),
         };
-        let queues = numbers.iter().map(|_| None).collect();
-        let counts = Counts { ports: vec![PortCounts::default(); numbers.len()], ..Counts::default() };
         Ok(Self {
             batch: std::iter::repeat_with(slot).take(BATCH).collect(),
             traffic: Traffic::new(),
             info: VmInfo::unknown(InfoStatus::Missing),
             start: Instant::now(),
-            exit: Exit { io, numbers, indexes, counts, queues, has_queues: false },
+            exit,
             program,
             traits,
             twin: None,
@@ -177,7 +144,7 @@ impl<I: PacketIo> Switch<I> {
     /// Receives, judges and sends up to one batch of each port. Returns the number of judged packets.
     ///
     /// # Errors
-    /// A device is gone, or broke its rings. Packets that were received before are sent.
+    /// The ports report one ([`PacketIo`]). Packets that were received before are sent.
     pub fn round(&mut self) -> Result<usize, I::Error> {
         let mut received = 0;
         let mut failed = Ok(());

@@ -47,14 +47,18 @@ impl<I: PacketIo> Switch<I> {
     /// [`QueueError`]; nothing has changed.
     pub fn set_queue(&mut self, port: u16, limits: Option<QueueLimits>) -> Result<(), QueueError> {
         let index = self.index_of(port)?;
-        let queue = limits.map(Queue::new).transpose()?;
+        self.replace_queue(index, limits.map(Queue::new).transpose()?);
+        Ok(())
+    }
+
+    /// Replaces the queue of the port in a place. Packets that wait there leave at once.
+    pub(crate) fn replace_queue(&mut self, place: usize, queue: Option<Queue>) {
         // A clone of one that leaves now does not wait in the queue that ends.
         self.traffic.queues = false;
-        self.release_port(index, true);
-        self.exit.queues[index] = queue;
+        self.release_port(place, true);
+        self.exit.queues[place] = queue;
         self.exit.has_queues = self.exit.queues.iter().any(Option::is_some);
         self.traffic.queues = self.waits_before();
-        Ok(())
     }
 
     fn index_of(&self, port: u16) -> Result<usize, QueueError> {

@@ -33,6 +33,20 @@ pub enum Request {
     Sessions,
     /// Returns the queues.
     Queues,
+    /// Adds a port.
+    #[serde(rename = "add_port")]
+    AddPort {
+        /// Its number in the program.
+        number: u16,
+        /// The network interface.
+        interface: String,
+    },
+    /// Deletes a port.
+    #[serde(rename = "delete_port")]
+    DeletePort {
+        /// Its number in the program.
+        number: u16,
+    },
     /// Writes a table, group or session.
     Write {
         /// The change.
@@ -90,7 +104,7 @@ pub enum Answer {
     Queues(Vec<QueueStatus>),
     /// Recorded packets.
     Records(RecordsView),
-    /// A table, group or session has been written, or a recording has started or ended.
+    /// A table, group or session has been written, a port added or deleted, or a recording started or ended.
     Done,
     /// A file has been loaded.
     Loaded {
@@ -130,6 +144,9 @@ pub struct Status {
     pub seconds: u64,
     /// The ports.
     pub ports: Vec<PortStatus>,
+    /// The packets of all ports that were deleted.
+    #[serde(default)]
+    pub deleted: Traffic,
     /// Packets that were replicated for a multicast group.
     pub replicated: u64,
     /// Copies of them, and clones.
@@ -153,6 +170,45 @@ pub struct PortStatus {
     pub number: u16,
     /// The network interface.
     pub interface: String,
+    /// Its state.
+    #[serde(default)]
+    pub state: PortState,
+    /// Its packets.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+}
+
+/// The state of a port. Each but the first has a problem in the status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortState {
+    /// It receives and sends.
+    #[default]
+    Up,
+    /// Its interface is down, or has no carrier.
+    Down,
+    /// There is no interface of its name.
+    Gone,
+    /// The interface is there, and cannot be opened.
+    Failed,
+}
+
+impl PortState {
+    /// Returns its name in the status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Packets of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
     /// Received packets.
     pub received: u64,
     /// Their bytes.
@@ -183,7 +239,8 @@ pub struct QueueStatus {
 /// Packets that were dropped for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
-    /// `program`, `stopped`, `no_port`, `no_group`, `no_session`, `runs`, `queue`, `no_room` or `too_long`.
+    /// `program`, `stopped`, `no_port`, `port_down`, `no_group`, `no_session`, `runs`, `queue`, `no_room` or
+    /// `too_long`.
     pub reason: String,
     /// Packets and copies.
     pub packets: u64,
@@ -303,6 +360,28 @@ pub fn queues(socket: &Path) -> Result<Vec<QueueStatus>, ApiError> {
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
 pub fn write(socket: &Path, write: Write) -> Result<(), ApiError> {
     match ask(socket, &Request::Write { write })? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Adds a port to a switch.
+///
+/// # Errors
+/// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
+pub fn add_port(socket: &Path, number: u16, interface: String) -> Result<(), ApiError> {
+    match ask(socket, &Request::AddPort { number, interface })? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Deletes a port of a switch.
+///
+/// # Errors
+/// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
+pub fn delete_port(socket: &Path, number: u16) -> Result<(), ApiError> {
+    match ask(socket, &Request::DeletePort { number })? {
         Answer::Done => Ok(()),
         _ => Err(ApiError::Unexpected),
     }

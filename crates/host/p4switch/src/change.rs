@@ -1,7 +1,7 @@
 //! Changes of maps, groups and clone sessions, which can be undone.
 
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
-use p4shield_switch::{PacketIo, QueueError, QueueLimits, Switch};
+use p4shield_switch::{PacketIo, PortError, QueueError, QueueLimits, Switch};
 use p4shield_tables::model::GroupFacts;
 use p4shield_traffic::{Copy, GroupError, Session, SessionError};
 
@@ -20,6 +20,8 @@ pub(crate) enum ChangeError {
     NoSession,
     #[error(transparent)]
     Queue(#[from] QueueError),
+    #[error(transparent)]
+    Port(#[from] PortError),
     #[error("the port has no queue; `p4shield switch queue list` shows those that exist")]
     NoQueue,
 }

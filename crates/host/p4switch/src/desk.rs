@@ -1,12 +1,13 @@
 //! Answers the requests of the switch's socket.
 
-use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, Status};
+use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic};
 use crate::order::{Orders, Work};
+use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
-use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, QueueState};
+use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, MAX_PORTS, PortCounts, QueueState};
 use p4shield_tables::write::{CloneSession, Group, GroupCopy};
 use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
 use p4shield_traffic::{Copy, Groups, Session, Sessions};
@@ -21,13 +22,14 @@ pub(crate) struct Desk {
     /// The program that runs. Held while its maps are read or written, so that it is not replaced meanwhile.
     pub(crate) program: RwLock<Named>,
     pub(crate) loader: Box<Loader>,
-    /// Numbers and interfaces of the ports.
-    pub(crate) ports: Vec<(u16, String)>,
+    pub(crate) ports: PortList,
+    /// Wakes the thread that keeps the ports.
+    pub(crate) nudge: Nudge,
     pub(crate) orders: Orders,
-    /// Written by the packet thread when a port fails, and never while packets flow.
+    /// Written by the packet thread when it cannot wait for packets, and never while packets flow.
     pub(crate) problems: Arc<Mutex<Vec<String>>>,
     pub(crate) start: Instant,
-    /// Held while something is written, so that writes of two clients do not mix.
+    /// Held while something is written or a port changes, so that writes of two clients do not mix.
     pub(crate) writing: Mutex<()>,
 }
 
@@ -56,6 +58,10 @@ impl Endpoint for Desk {
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Queues) => self.queues().map(Answer::Queues),
+            Ok(Request::AddPort { number, interface }) => {
+                self.add_port(number, &interface).map(|()| Answer::Done)
+            }
+            Ok(Request::DeletePort { number }) => self.delete_port(number).map(|()| Answer::Done),
             Ok(Request::Write { write }) => self.write(&write).map(|()| Answer::Done),
             Ok(Request::Load { format, text, replace }) => self.load(&format, &text, replace),
             Err(error) => Err(format!("the request cannot be parsed: {error}")),
@@ -70,17 +76,22 @@ impl Desk {
     }
 
     pub(crate) fn status(&self) -> Result<Status, String> {
-        let done = self.orders.execute(Work::Count(Counts::default()))?;
-        let Work::Count(counts) = done.work else { return Err("no counts".to_owned()) };
+        let work = Work::Count(Vec::with_capacity(MAX_PORTS), Counts::default());
+        let done = self.orders.execute(work)?;
+        let Work::Count(by_port, counts) = done.work else { return Err("no counts".to_owned()) };
         let program = self.program();
-        let ports = self.ports.iter().zip(&counts.ports).map(|((number, interface), count)| PortStatus {
-            number: *number,
-            interface: interface.clone(),
-            received: count.received,
-            received_bytes: count.received_bytes,
-            sent: count.sent,
-            sent_bytes: count.sent_bytes,
-        });
+        let known = self.ports.all();
+        let port = |(number, counts): &(u16, PortCounts)| {
+            let port = known.iter().find(|p| p.number == *number);
+            PortStatus {
+                number: *number,
+                interface: port.map(|p| p.interface.clone()).unwrap_or_default(),
+                state: port.map(|p| p.state).unwrap_or_default(),
+                traffic: traffic(counts),
+            }
+        };
+        let mut ports: Vec<_> = by_port.iter().map(port).collect();
+        ports.sort_by_key(|p| p.number);
         let dropped = DropReason::ALL
             .iter()
             .map(|reason| Dropped { reason: reason.name().to_owned(), packets: counts.dropped(*reason) });
@@ -88,15 +99,23 @@ impl Desk {
             program: program.file.clone(),
             digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
-            ports: ports.collect(),
+            ports,
+            deleted: traffic(&counts.deleted),
             replicated: counts.replicated,
             copies: counts.copies,
             resubmitted: counts.resubmitted,
             recirculated: counts.recirculated,
             waiting: counts.waiting,
             dropped: dropped.collect(),
-            problems: self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            problems: self.all_problems(&known),
         })
+    }
+
+    /// Returns the problems of the packet thread, and those of ports.
+    fn all_problems(&self, ports: &[Port]) -> Vec<String> {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        problems.extend(ports.iter().filter_map(Port::problem));
+        problems
     }
 
     fn groups(&self) -> Result<Vec<Group>, String> {
@@ -109,7 +128,7 @@ impl Desk {
     }
 
     pub(crate) fn queues(&self) -> Result<Vec<QueueStatus>, String> {
-        let done = self.orders.execute(Work::Queues(Vec::with_capacity(self.ports.len())))?;
+        let done = self.orders.execute(Work::Queues(Vec::with_capacity(MAX_PORTS)))?;
         let Work::Queues(queues) = done.work else { return Err("no queues".to_owned()) };
         let status = |QueueState { port, limits, waiting, dropped }: &QueueState| QueueStatus {
             port: *port,
@@ -127,6 +146,15 @@ impl Desk {
         let Work::Sessions(sessions) = done.work else { return Err("no sessions".to_owned()) };
         let session = |(session, Session { port, group })| CloneSession { session, port, group };
         Ok(sessions.iter().map(session).collect())
+    }
+}
+
+fn traffic(counts: &PortCounts) -> Traffic {
+    Traffic {
+        received: counts.received,
+        received_bytes: counts.received_bytes,
+        sent: counts.sent,
+        sent_bytes: counts.sent_bytes,
     }
 }
 

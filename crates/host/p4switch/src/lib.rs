@@ -11,6 +11,9 @@
 //! | `desk` | answers requests: status, and what maps and groups have |
 //! | `write` | what the desk changes: finds tables by name, encodes entries, and undoes if one fails |
 //! | `change` | the changes that an order consists of, and their reverse |
+//! | `ports` | the ports by number |
+//! | `plug` | adds and deletes ports |
+//! | `keeper` | watches the interfaces: opens a port anew whose interface is back |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
@@ -27,9 +30,12 @@
 pub mod api;
 mod change;
 mod desk;
+mod keeper;
 mod load;
 mod metrics;
 mod order;
+mod plug;
+mod ports;
 mod program;
 mod record;
 mod recorded;

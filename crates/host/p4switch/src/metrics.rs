@@ -1,7 +1,7 @@
 //! The metrics of a switch, from its status. docs/reference/switch-metrics.md documents the names and labels,
 //! which are stable.
 
-use crate::api::{PortStatus, Status};
+use crate::api::{PortState, PortStatus, Status, Traffic};
 use crate::desk::Desk;
 use p4shield_scrape::{Family, Kind, Labels, text};
 
@@ -29,14 +29,19 @@ fn families(status: &Status) -> Vec<Family> {
     }
     let mut waiting = Family::new("p4switch_waiting_packets", Kind::Gauge, "Packets that wait in queues");
     waiting.set(Labels::new(), status.waiting);
-    let by_port = |name, help, of: fn(&PortStatus) -> u64| {
+    let mut up = Family::new("p4switch_port_up", Kind::Gauge, "1 if the port passes packets");
+    status.ports.iter().for_each(|p| up.set(labels(p), u64::from(p.state == PortState::Up)));
+    let by_port = |name, help, of: fn(&Traffic) -> u64| {
         let mut family = counter(name, help);
-        status.ports.iter().for_each(|p| family.set(labels(p), of(p)));
+        status.ports.iter().for_each(|p| family.set(labels(p), of(&p.traffic)));
+        // The sum over all ports never falls, since those that were deleted stay in it.
+        family.set(vec![("port", "deleted".to_owned()), ("interface", String::new())], of(&status.deleted));
         family
     };
     vec![
         info,
         problems,
+        up,
         by_port("p4switch_received_packets", "Packets received by a port", |p| p.received),
         by_port("p4switch_received_bytes", "Their bytes", |p| p.received_bytes),
         by_port("p4switch_sent_packets", "Packets sent by a port", |p| p.sent),
@@ -60,12 +65,18 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let port = PortStatus { number: 1, interface: "veth1".into(), received: 7, ..PortStatus::default() };
+        let port = PortStatus { number: 1, interface: "veth1".into(), ..PortStatus::default() };
+        let traffic = Traffic { received: 7, ..Traffic::default() };
+        let down = PortStatus { number: 2, state: PortState::Down, ..port.clone() };
+        let ports = vec![PortStatus { traffic, ..port }, down];
         let dropped = Dropped { reason: "program".into(), packets: 2 };
-        let status = Status { ports: vec![port], dropped: vec![dropped], ..Status::default() };
+        let status = Status { ports, dropped: vec![dropped], ..Status::default() };
         let text = text(&families(&status));
         for row in [
             "p4shield_p4switch_received_packets_total{port=\"1\",interface=\"veth1\"} 7\n",
+            "p4shield_p4switch_port_up{port=\"1\",interface=\"veth1\"} 1\n",
+            "p4shield_p4switch_port_up{port=\"2\",interface=\"veth1\"} 0\n",
+            "p4shield_p4switch_received_packets_total{port=\"deleted\",interface=\"\"} 0\n",
             "p4shield_p4switch_dropped_packets_total{reason=\"program\"} 2\n",
         ] {
             assert!(text.contains(row), "{text}");

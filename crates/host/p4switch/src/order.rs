@@ -4,8 +4,9 @@ use crate::change::{ChangeError, Changes, on};
 use crate::recorder::RecordWork;
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
+use p4shield_io::afxdp::InterfacePort;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, PacketIo, QueueState, Switch, Traits, Twin};
+use p4shield_switch::{Counts, ExchangePorts, PortCounts, PortError, QueueState, Switch, Traits, Twin};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,10 +49,36 @@ pub(crate) enum Work {
     Sessions(Sessions),
     /// Copies the state of the queues.
     Queues(Vec<QueueState>),
-    /// Copies the counts of packets.
-    Count(Counts),
     /// Records packets.
     Record(RecordWork),
+    /// Copies the counts of packets: those of each port by its number, and the others.
+    Count(Vec<(u16, PortCounts)>, Counts),
+    /// Changes a port.
+    Port(Box<PortOrder>),
+    /// Copies the numbers of the ports that have to be opened anew, with the reasons.
+    Lost(Vec<(u16, &'static str)>),
+}
+
+/// An open port.
+pub(crate) type Opened = InterfacePort;
+
+/// A change of a port.
+#[derive(Debug)]
+pub(crate) struct PortOrder {
+    /// The port's number.
+    pub(crate) number: u16,
+    pub(crate) change: PortChange,
+    /// The port that comes, and then the one that went.
+    pub(crate) port: Option<Opened>,
+}
+
+/// The kinds of changes of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortChange {
+    Add,
+    Delete,
+    Exchange,
+    SetUp(bool),
 }
 
 /// A program that replaces the one that runs.
@@ -128,7 +155,7 @@ impl Inbox {
     }
 
     /// Executes the orders that are there.
-    pub(crate) fn serve<I: PacketIo>(&mut self, switch: &mut Switch<I>) {
+    pub(crate) fn serve<I: ExchangePorts<Port = Opened>>(&mut self, switch: &mut Switch<I>) {
         for _ in 0..ORDERS {
             let Some(Order { work, reply }) = self.mailbox.take() else { return };
             // The desk may have given up.
@@ -137,7 +164,7 @@ impl Inbox {
     }
 }
 
-fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
+fn execute<I: ExchangePorts<Port = Opened>>(mut work: Work, switch: &mut Switch<I>) -> Done {
     let result = match &mut work {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
@@ -166,10 +193,30 @@ fn execute<I: PacketIo>(mut work: Work, switch: &mut Switch<I>) -> Done {
             work.execute(switch);
             Ok(())
         }
-        Work::Count(counts) => {
-            counts.clone_from(switch.counts());
+        Work::Count(ports, counts) => {
+            ports.extend(switch.port_counts());
+            // Without those by place, which would be allocated here.
+            *counts = Counts { ports: Vec::new(), ..*switch.counts() };
+            Ok(())
+        }
+        Work::Port(order) => change_port(order, switch).map_err(ChangeError::Port),
+        Work::Lost(ports) => {
+            ports.extend(switch.lost_ports());
             Ok(())
         }
     };
     Done { work, result }
+}
+
+fn change_port<I: ExchangePorts<Port = Opened>>(
+    order: &mut PortOrder,
+    switch: &mut Switch<I>,
+) -> Result<(), PortError> {
+    let PortOrder { number, change, port } = order;
+    match *change {
+        PortChange::Add => switch.add_port(*number, port),
+        PortChange::Delete => switch.delete_port(*number, port),
+        PortChange::Exchange => switch.exchange_port(*number, port),
+        PortChange::SetUp(up) => switch.set_port_up(*number, up),
+    }
 }

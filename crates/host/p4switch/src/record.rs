@@ -26,7 +26,7 @@ impl Desk {
         let program = self.program();
         let through = wanted.through.as_deref().map_or(Ok(Vec::new()), |name| program.through(name))?;
         for port in [wanted.port, wanted.leaves_by].into_iter().flatten() {
-            self.has_port(port)?;
+            self.ports.has(port)?;
         }
         let Wanted { port, leaves_by, dropped, events, most, .. } = wanted;
         let filter = RecordFilter { port, leaves_by, through, dropped };

@@ -2,12 +2,14 @@
 
 use crate::api::{Answer, Format};
 use crate::desk::Desk;
+use crate::keeper::Keeper;
 use crate::metrics;
-use crate::order::{Inbox, orders};
+use crate::order::{Inbox, Opened, orders};
+use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
-use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts};
+use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts, Watch};
 use p4shield_socket::{ListenError, Server, listen};
-use p4shield_switch::{PacketIo, PortError, Switch};
+use p4shield_switch::{ExchangePorts, PortError, Switch};
 use p4shield_text::chain;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,8 +91,8 @@ pub enum SwitchError {
 /// Forwards packets until `stop` is set. Calls `ready` once the ports are open and the socket answers.
 ///
 /// # Errors
-/// [`SwitchError`]: the switch did not start. A port that fails later is a problem in the status, and the
-/// others go on.
+/// [`SwitchError`]: the switch did not start. A port whose interface is lost later is a problem in the
+/// status, and opens again by itself; the others go on.
 pub fn run(
     config: Config,
     loaded: Loaded,
@@ -107,6 +109,12 @@ pub fn run(
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
     let interfaces = config.ports.iter().map(|(_, interface)| interface.as_str());
     let io = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
+    let ports = config.ports.iter().zip(io.indexes()).map(|((number, interface), index)| {
+        let interface = interface.clone();
+        Port { number: *number, interface, index, ..Port::default() }
+    });
+    let ports = PortList::new(ports.collect());
+    let watch = Watch::open()?;
     let (program, traits, named) = loaded.parts(config.traced);
     let mut switch = Switch::new(io, numbers, program, traits)?;
     let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
@@ -114,8 +122,9 @@ pub fn run(
     let desk = Desk {
         program: RwLock::new(named),
         loader: config.loader,
-        ports: config.ports,
+        ports,
         orders,
+        nudge: Nudge::new().map_err(SwitchError::Threads)?,
         problems: Arc::clone(&problems),
         start: Instant::now(),
         writing: Mutex::new(()),
@@ -123,11 +132,14 @@ pub fn run(
     load_files(&desk, &config.entries, &mut inbox, &mut switch)?;
     let desk = Arc::new(desk);
     let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
-    let _server = Server::start(listener, desk).map_err(SwitchError::Threads)?;
+    let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::Threads)?;
+    let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::Threads)?;
     ready();
     while !stop.load(Ordering::Relaxed) {
         step(&mut switch, &mut inbox, &problems);
     }
+    // Who waits for an order hears at once that there is no answer.
+    drop(inbox);
     Ok(())
 }
 
@@ -138,7 +150,7 @@ fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrap
 }
 
 /// Loads files, while no packet flows: this thread executes the orders of another one.
-fn load_files<I: PacketIo>(
+fn load_files<I: ExchangePorts<Port = Opened>>(
     desk: &Desk,
     files: &[EntriesFile],
     inbox: &mut Inbox,
@@ -167,7 +179,11 @@ fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
-fn step<I: PacketIo>(switch: &mut Switch<I>, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
+fn step<I: ExchangePorts<Port = Opened>>(
+    switch: &mut Switch<I>,
+    inbox: &mut Inbox,
+    problems: &Mutex<Vec<String>>,
+) {
     let received = switch.round().unwrap_or_else(|error| note(problems, &error));
     inbox.serve(switch);
     if received == 0 {

@@ -95,14 +95,14 @@ impl Desk {
             Write::SetGroup(group) => self.set_group(group)?,
             Write::DeleteGroup { group } => Change::Group { group: *group, copies: None },
             Write::SetSession(CloneSession { session, port, group }) => {
-                port.map_or(Ok(()), |port| self.has_port(port))?;
+                port.map_or(Ok(()), |port| self.ports.has(port))?;
                 let target = Session { port: *port, group: *group };
                 Change::Session { number: *session, session: Some(target) }
             }
             Write::SetQueue { port, packets, bits, depth } => {
                 let limits = QueueLimits { packets: *packets, bits: *bits, depth: *depth };
-                port.map_or(Ok(()), |port| self.has_port(port))?;
-                let all = self.ports.iter().map(|(number, _)| *number);
+                port.map_or(Ok(()), |port| self.ports.has(port))?;
+                let all = self.ports.all().into_iter().map(|p| p.number);
                 let ports = all.filter(|number| port.is_none_or(|port| port == *number));
                 return Ok(ports.map(|port| Change::LimitQueue { port, limits }).collect());
             }
@@ -116,17 +116,9 @@ impl Desk {
     }
 
     fn set_group(&self, Group { group, copies }: &Group) -> Result<Change, String> {
-        copies.iter().try_for_each(|c| self.has_port(c.port))?;
+        copies.iter().try_for_each(|c| self.ports.has(c.port))?;
         let copies = copies.iter().map(|c| Copy { port: c.port, replica: c.replica }).collect();
         Ok(Change::Group { group: *group, copies: Some(copies) })
-    }
-
-    pub(crate) fn has_port(&self, port: u16) -> Result<(), String> {
-        if self.ports.iter().any(|(number, _)| *number == port) {
-            return Ok(());
-        }
-        let ports: Vec<_> = self.ports.iter().map(|(number, _)| number.to_string()).collect();
-        Err(format!("the switch has no port {port}; it has {}", ports.join(", ")))
     }
 
     /// Has the packet thread apply changes: all, or none.

@@ -10,10 +10,10 @@ pub struct AfxdpConfig {
     pub interfaces: Vec<String>,
     /// Entries of each ring of each socket, a power of two.
     pub ring: u32,
-    /// Frames of the UMEM that all ports share. By default as many as the rings of all queues need; a driver
-    /// that does not report its queues (a tap's) is taken for one with a single queue.
+    /// Frames of each port's UMEM. By default as many as the rings of all its queues need; a driver that does
+    /// not report its queues (a tap's) is taken for one with a single queue.
     pub frames: Option<u32>,
-    /// Puts the UMEM in huge pages, if enough are available.
+    /// Puts each UMEM in huge pages, if enough are available.
     pub huge_pages: bool,
     /// How the XDP programs may be attached.
     pub xdp: XdpMode,

@@ -48,8 +48,8 @@ pub enum Error {
     },
     /// The UMEM has too few frames.
     #[error(
-        "{interface}: the UMEM has {have} frames, and the rings of the ports up to this one need {need}; \
-         configure as many frames, or shorter rings"
+        "{interface}: its UMEM has {have} frames, and the rings of its queues need {need}; configure as many \
+         frames, or shorter rings"
     )]
     Memory {
         /// The interface with too many queues.
@@ -60,8 +60,14 @@ pub enum Error {
         need: u64,
     },
     /// The UMEM could not be created.
-    #[error("cannot create the memory that the ports share")]
-    Umem(#[source] p4shield_afxdp::Error),
+    #[error("cannot create the memory of {interface}'s packets")]
+    Umem {
+        /// The interface.
+        interface: String,
+        /// The cause.
+        #[source]
+        source: p4shield_afxdp::Error,
+    },
     /// The XDP program could not be attached.
     #[error(transparent)]
     Xdp(#[from] XdpError),
@@ -73,18 +79,6 @@ pub enum Error {
         /// The cause.
         #[source]
         source: p4shield_afxdp::Error,
-    },
-    /// The interface of a port was removed.
-    #[error("{interface} is gone: it was deleted or moved elsewhere; add it again, and open the ports again")]
-    Gone {
-        /// Its name.
-        interface: String,
-    },
-    /// The kernel wrote an impossible index to a ring of a port.
-    #[error("a ring of {interface} is broken; open the ports again")]
-    Broken {
-        /// Its name.
-        interface: String,
     },
     /// A system call failed.
     #[error("cannot {what}")]

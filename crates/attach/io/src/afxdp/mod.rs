@@ -5,8 +5,9 @@
 //!                (puts the VLAN tag back)        (completes checksums)  (copies the packet into a frame)
 //! ```
 //!
-//! All ports share one UMEM, which has frames for every ring: no port can take another's. A port sends from
-//! its first queue, so that its packets stay in order.
+//! Each port has a UMEM, with frames for all its rings: no port can take another's, and those of a port that
+//! is lost go with it. A packet is copied anyway, so that no port needs the frames of another. A port sends
+//! from its first queue, so that its packets stay in order.
 //!
 //! # Offloads
 //!
@@ -21,30 +22,34 @@
 //!
 //! # Ends
 //!
-//! [`PacketIo::receive`] of a port whose interface is gone returns an error each time, `flush` and `wait`
-//! return it once, and its packets are lost: a switch may go on with its other ports. While an interface is
-//! down, its packets are lost too, without an error. Dropping the ports detaches the programs, closes the
-//! sockets, and restores what was switched off; the end of the process does so as well, except for offloads.
+//! A port whose interface is gone is [`ExchangePorts::lost`], and neither receives nor sends: the others go
+//! on. Another thread, which has a [`Watch`], opens an [`InterfacePort`] in its place once the interface is
+//! back. That thread also says while an interface is down; packets that wait in its ring then leave when it
+//! is up.
+//!
+//! Dropping a port detaches the program, closes the sockets, and restores what was switched off; the end of
+//! the process does so as well, except for offloads.
 
 mod config;
 mod error;
 mod open;
 mod port;
+mod watch;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use p4shield_afxdp::{FrameCounts, FramePool};
-use p4shield_switch::PacketIo;
+use p4shield_afxdp::FrameCounts;
+use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent};
 use p4shield_xdp::InterfaceMonitor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 pub use self::config::AfxdpConfig;
 pub use self::error::Error;
-use self::port::InterfacePort;
-pub use self::port::PortStatus;
+pub use self::port::{InterfacePort, PortStatus};
+pub use self::watch::Watch;
 
 /// Time until the next attempt on a transmit ring that the kernel left unfinished, if nothing else happens.
 const RETRY: Duration = Duration::from_millis(1);
@@ -53,39 +58,46 @@ const LOOK: u32 = 1024;
 
 /// The ports of a thread, opened by [`AfxdpPorts::open`].
 pub struct AfxdpPorts {
-    // Dropped first, since its sockets use the frames.
-    ports: Vec<InterfacePort>,
-    pool: FramePool,
+    /// By place. Has capacity for all, so that the packet thread allocates nothing.
+    ports: Vec<Option<InterfacePort>>,
     monitor: InterfaceMonitor,
-    ring: u32,
     rounds: u32,
 }
 
 impl AfxdpPorts {
-    /// Reads the state of a port.
+    /// Reads the state of a port; `None` for a place without one.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
-    pub fn status(&self, port: usize) -> Result<PortStatus, Error> {
-        self.ports[port].status()
+    pub fn status(&self, port: usize) -> Result<Option<PortStatus>, Error> {
+        self.ports[port].as_ref().map(InterfacePort::status).transpose()
     }
 
-    /// Counts the frames of each owner.
+    /// Counts the frames of each owner, of all ports.
     #[must_use]
     pub fn frames(&self) -> FrameCounts {
-        self.pool.counts()
+        self.open_ports().map(InterfacePort::frames).fold(FrameCounts::default(), |sum, port| FrameCounts {
+            free: sum.free + port.free,
+            held: sum.held + port.held,
+            receive: sum.receive + port.receive,
+            transmit: sum.transmit + port.transmit,
+        })
+    }
+
+    /// Returns the index of each place's interface.
+    pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
+        self.ports.iter().map(|port| port.as_ref().map(InterfacePort::index))
+    }
+
+    fn open_ports(&self) -> impl Iterator<Item = &InterfacePort> {
+        self.ports.iter().flatten()
     }
 
     /// Finds ports whose interface is gone.
     fn look(&mut self) {
         // A message that was lost may have been about any port.
         let _ = self.monitor.receive(|_| {});
-        self.ports.iter_mut().for_each(InterfacePort::look);
-    }
-
-    /// Returns the first loss that was not reported.
-    fn report(&mut self) -> Result<(), Error> {
-        self.ports.iter_mut().try_for_each(InterfacePort::report)
+        self.ports.iter_mut().flatten().for_each(InterfacePort::look);
     }
 }
 
@@ -97,11 +109,15 @@ impl PacketIo for AfxdpPorts {
     }
 
     fn receive(&mut self, port: usize, most: usize, each: impl FnMut(&[u8])) -> Result<usize, Error> {
-        self.ports[port].receive(&self.pool, most, each)
+        Ok(self.ports[port].as_mut().map_or(0, |p| p.receive(most, each)))
     }
 
     fn send(&mut self, port: usize, packet: &[u8]) -> bool {
-        self.ports[port].send(&self.pool, packet)
+        self.ports[port].as_mut().is_some_and(|p| p.send(packet))
+    }
+
+    fn is_up(&self, port: usize) -> bool {
+        self.ports[port].as_ref().is_some_and(InterfacePort::is_up)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -109,21 +125,19 @@ impl PacketIo for AfxdpPorts {
         if self.rounds.is_multiple_of(LOOK) {
             self.look();
         }
-        for port in &mut self.ports {
-            port.flush(&self.pool, self.ring)?;
-        }
-        self.report()
+        self.ports.iter_mut().flatten().for_each(InterfacePort::flush);
+        Ok(())
     }
 
     fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
-        let is_unfinished = self.ports.iter().any(InterfacePort::is_unfinished);
+        let is_unfinished = self.open_ports().any(InterfacePort::is_unfinished);
         let longest = if is_unfinished { longest.min(RETRY) } else { longest };
         let timeout = Timespec {
             tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(longest.subsec_nanos()),
         };
         let mut fds = vec![PollFd::new(&self.monitor, PollFlags::IN)];
-        fds.extend(self.ports.iter().flat_map(InterfacePort::sockets).map(|s| PollFd::new(s, PollFlags::IN)));
+        fds.extend(self.open_ports().flat_map(InterfacePort::sockets).map(|s| PollFd::new(s, PollFlags::IN)));
         fds.extend(bell.iter().map(|bell| PollFd::new(bell, PollFlags::IN)));
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -133,12 +147,39 @@ impl PacketIo for AfxdpPorts {
             drop(fds);
             self.look();
         }
-        self.report()
+        Ok(())
+    }
+}
+
+impl ExchangePorts for AfxdpPorts {
+    type Port = InterfacePort;
+
+    fn exchange(&mut self, place: usize, port: &mut Option<InterfacePort>) -> Result<(), Refused> {
+        if place == self.ports.len() && place < MAX_PORTS {
+            self.ports.push(None);
+        }
+        let there = self.ports.get_mut(place).ok_or(Refused("a switch has at most 512 ports"))?;
+        std::mem::swap(there, port);
+        Ok(())
+    }
+
+    fn unsent(&mut self, place: usize) -> Unsent {
+        self.ports[place].as_mut().map_or_else(Unsent::default, InterfacePort::unsent)
+    }
+
+    fn set_up(&mut self, place: usize, up: bool) {
+        if let Some(port) = &mut self.ports[place] {
+            port.set_up(up);
+        }
+    }
+
+    fn lost(&self, place: usize) -> Option<&'static str> {
+        self.ports[place].as_ref().and_then(InterfacePort::lost)
     }
 }
 
 impl fmt::Debug for AfxdpPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AfxdpPorts").field("ports", &self.ports).field("pool", &self.pool).finish()
+        f.debug_struct("AfxdpPorts").field("ports", &self.ports).finish()
     }
 }

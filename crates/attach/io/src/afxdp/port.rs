@@ -1,21 +1,30 @@
-//! One port: an interface with its XDP program and a socket for each queue.
+//! One port: an interface with its XDP program, a UMEM, and a socket for each queue.
 
 use p4shield_afxdp::ethtool::Offloads;
-use p4shield_afxdp::{FramePool, Port, Promiscuous, Statistics};
+use p4shield_afxdp::{FrameCounts, FramePool, Port, Promiscuous, Statistics};
+use p4shield_switch::Unsent;
 use p4shield_xdp::{XdpCounters, XdpProgram, checksum};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::error::Error;
 
 /// Bytes of an Ethernet header, the shortest packet that is sent.
 const SHORTEST: usize = 14;
 
-/// The part of a port that was lost.
+/// The state of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    Interface,
-    Ring,
+enum State {
+    Up,
+    /// It cannot send at present.
+    Down,
+    /// It is to be opened anew, for this reason.
+    Lost(&'static str),
 }
+
+const GONE: State = State::Lost("its interface was deleted or moved to another network namespace");
+const BROKEN: State = State::Lost("the kernel wrote an impossible index to one of its rings");
+const REFUSED: State = State::Lost("the kernel refuses to send from its socket");
 
 /// The state of a port.
 #[derive(Clone, Debug)]
@@ -30,164 +39,184 @@ pub struct PortStatus {
     pub sockets: Vec<Statistics>,
 }
 
-/// Offloads that are restored on drop.
+/// Offloads of interfaces, with name and index, that are restored on drop.
 #[derive(Debug)]
-pub(super) struct RestoredOffloads(pub(super) Vec<Offloads>);
+pub(super) struct RestoredOffloads(pub(super) Vec<(String, u32, Offloads)>);
 
 impl Drop for RestoredOffloads {
     fn drop(&mut self) {
-        for offloads in &self.0 {
-            // The interface may be gone.
-            let _ = offloads.restore();
+        let any = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let Ok(any) = any else { return };
+        for (name, index, offloads) in &self.0 {
+            // The interface may be gone, and another one have its name.
+            if netdevice::name_to_index(&any, name).is_ok_and(|now| now == *index) {
+                let _ = offloads.restore();
+            }
         }
     }
 }
 
-/// A port. Its fields are dropped in order: frames stop, then the sockets close.
+/// The parts of a port. They are dropped in order: frames stop, the sockets close, and the frames that they
+/// had go with their UMEM.
 #[derive(Debug)]
-pub(super) struct InterfacePort {
+pub(super) struct Parts {
     pub(super) program: XdpProgram,
     pub(super) queues: Vec<Port>,
+    pub(super) pool: FramePool,
     pub(super) _promiscuous: Promiscuous,
     pub(super) _offloads: RestoredOffloads,
     pub(super) name: String,
+    /// Index of the interface.
+    pub(super) index: u32,
     /// Bytes of the longest packet that is sent.
-    longest: usize,
+    pub(super) longest: usize,
+    /// Entries of each ring.
+    pub(super) ring: u32,
+}
+
+/// An interface that is a port, or was one. Opened by [`InterfacePort::open`]; dropping it detaches the
+/// program, closes the sockets, and restores what was switched off.
+#[derive(Debug)]
+pub struct InterfacePort {
+    parts: Parts,
     /// The queue that is received from first, so that each has its turn.
     turn: usize,
     /// The kernel has not taken all packets.
     unfinished: bool,
-    loss: Option<Loss>,
-    reported: bool,
+    state: State,
 }
 
 impl InterfacePort {
-    pub(super) fn new(
-        name: String,
-        longest: u32,
-        program: XdpProgram,
-        queues: Vec<Port>,
-        promiscuous: Promiscuous,
-        offloads: RestoredOffloads,
-    ) -> Self {
-        Self {
-            program,
-            queues,
-            _promiscuous: promiscuous,
-            _offloads: offloads,
-            name,
-            longest: longest as usize,
-            turn: 0,
-            unfinished: false,
-            loss: None,
-            reported: false,
-        }
+    pub(super) const fn new(parts: Parts) -> Self {
+        Self { parts, turn: 0, unfinished: false, state: State::Up }
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let interface = || self.name.clone();
-        match self.loss {
-            None => Ok(()),
-            Some(Loss::Interface) => Err(Error::Gone { interface: interface() }),
-            Some(Loss::Ring) => Err(Error::Broken { interface: interface() }),
-        }
+    /// Returns the name of the interface.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.parts.name
     }
 
-    /// Returns the loss once.
-    pub(super) fn report(&mut self) -> Result<(), Error> {
-        if self.reported {
-            return Ok(());
-        }
-        self.reported = self.loss.is_some();
-        self.check()
+    /// Returns the index of the interface, which no other one gets.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.parts.index
+    }
+
+    /// Counts the frames of each owner.
+    #[must_use]
+    pub fn frames(&self) -> FrameCounts {
+        self.parts.pool.counts()
     }
 
     /// Finds out whether the interface is gone.
     pub(super) fn look(&mut self) {
-        if self.queues.iter().any(Port::is_gone) {
-            self.loss = Some(Loss::Interface);
+        if self.parts.queues.iter().any(Port::is_gone) {
+            self.state = GONE;
         }
     }
 
-    pub(super) fn receive(
-        &mut self,
-        pool: &FramePool,
-        most: usize,
-        mut each: impl FnMut(&[u8]),
-    ) -> Result<usize, Error> {
-        self.check()?;
+    pub(super) const fn lost(&self) -> Option<&'static str> {
+        match self.state {
+            State::Lost(why) => Some(why),
+            State::Up | State::Down => None,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    pub(super) fn set_up(&mut self, up: bool) {
+        if self.lost().is_none() {
+            self.state = if up { State::Up } else { State::Down };
+        }
+    }
+
+    pub(super) fn unsent(&mut self) -> Unsent {
+        let all = self.parts.queues.iter_mut().map(Port::unsent);
+        let (packets, bytes) = all.fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1));
+        Unsent { packets, bytes }
+    }
+
+    pub(super) fn receive(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
+        if self.lost().is_some() {
+            return 0;
+        }
+        let Parts { queues, pool, .. } = &mut self.parts;
         let mut left = u32::try_from(most).unwrap_or(u32::MAX);
-        for _ in 0..self.queues.len() {
-            let queue = &mut self.queues[self.turn];
-            left -= queue.receive(pool, left, |mut frame| {
+        for _ in 0..queues.len() {
+            left -= queues[self.turn].receive(pool, left, |mut frame| {
                 checksum::complete(frame.bytes_mut());
                 each(frame.bytes());
             });
             if left == 0 {
                 break;
             }
-            self.turn = (self.turn + 1) % self.queues.len();
+            self.turn = (self.turn + 1) % queues.len();
         }
-        Ok(most - left as usize)
+        most - left as usize
     }
 
-    pub(super) fn send(&mut self, pool: &FramePool, packet: &[u8]) -> bool {
+    pub(super) fn send(&mut self, packet: &[u8]) -> bool {
         let len = packet.len();
-        if self.loss.is_some() || !(SHORTEST..=self.longest).contains(&len) {
+        let Parts { queues, pool, longest, .. } = &mut self.parts;
+        if self.state != State::Up || !(SHORTEST..=*longest).contains(&len) {
             return false;
         }
-        let queue = &mut self.queues[0];
+        let queue = &mut queues[0];
         let Some(mut frame) = pool.take() else { return false };
         if !frame.set_packet(0, len) {
             return false;
         }
         frame.bytes_mut().copy_from_slice(packet);
         let Err(frame) = queue.send(pool, frame) else { return true };
-        // What the kernel takes now makes room. `flush` reports the reason if it takes nothing.
+        // What the kernel takes now makes room. `flush` finds the reason if it takes nothing.
         let _ = queue.kick();
         queue.reap(pool);
         queue.send(pool, frame).is_ok()
     }
 
     /// Passes packets to the kernel, takes sent frames back, and offers free ones.
-    pub(super) fn flush(&mut self, pool: &FramePool, ring: u32) -> Result<(), Error> {
-        if self.loss.is_some() {
-            return Ok(());
+    pub(super) fn flush(&mut self) {
+        if self.lost().is_some() {
+            return;
         }
         self.unfinished = false;
-        for queue in &mut self.queues {
+        let Parts { queues, pool, ring, .. } = &mut self.parts;
+        for queue in queues {
             queue.reap(pool);
-            match queue.kick() {
+            match queue.kick().map_err(|e| Errno::from_io_error(&e)) {
                 Ok(more) => self.unfinished |= more,
-                Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => self.loss = Some(Loss::Interface),
+                Err(Some(Errno::NXIO)) => self.state = GONE,
                 // It may come up again; the next round tries again.
-                Err(e) if Errno::from_io_error(&e) == Some(Errno::NETDOWN) => {}
-                Err(e) => return Err(Error::system(format!("send from {}", self.name))(e)),
+                Err(Some(Errno::NETDOWN)) => {}
+                Err(_) => self.state = REFUSED,
             }
-            queue.refill(pool, ring);
+            queue.refill(pool, *ring);
             if queue.broken() {
-                self.loss = Some(Loss::Ring);
+                self.state = BROKEN;
             }
         }
-        Ok(())
     }
 
     pub(super) const fn is_unfinished(&self) -> bool {
-        self.unfinished && self.loss.is_none()
+        self.unfinished && self.lost().is_none()
     }
 
     /// Returns the sockets that may get packets.
     pub(super) fn sockets(&self) -> &[Port] {
-        if self.loss.is_some() { &[] } else { &self.queues }
+        if self.lost().is_some() { &[] } else { &self.parts.queues }
     }
 
     pub(super) fn status(&self) -> Result<PortStatus, Error> {
-        let what = || format!("read the counters of {}", self.name);
-        let xdp = self.program.counters().map_err(|e| Error::system(what())(std::io::Error::other(e)))?;
-        let sockets = self.queues.iter().map(Port::statistics).collect::<Result<_, _>>();
+        let Parts { program, queues, name, .. } = &self.parts;
+        let what = || format!("read the counters of {name}");
+        let xdp = program.counters().map_err(|e| Error::system(what())(std::io::Error::other(e)))?;
+        let sockets = queues.iter().map(Port::statistics).collect::<Result<_, _>>();
         Ok(PortStatus {
-            native: self.program.native(),
-            restores_tags: self.program.restores_tags(),
+            native: program.native(),
+            restores_tags: program.restores_tags(),
             xdp,
             sockets: sockets.map_err(Error::system(what()))?,
         })

@@ -118,7 +118,8 @@ impl Forwarder {
             while !stopped.load(Ordering::Relaxed) {
                 forward(&mut ports)?;
             }
-            let all = (0..ports.ports()).map(|n| ports.status(n)).collect::<Result<_, _>>();
+            let all =
+                (0..ports.ports()).filter_map(|n| ports.status(n).transpose()).collect::<Result<_, _>>();
             Ok(End { frames: ports.frames(), ports: all? })
         };
         let thread = std::thread::spawn(move || host.inside(work));

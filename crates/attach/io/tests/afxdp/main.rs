@@ -5,12 +5,13 @@
 //! ```
 
 mod common;
+mod exchange;
 mod router;
 
 use std::time::{Duration, Instant};
 
 use common::{Forwarder, Scene, usable};
-use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts, Error};
+use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
 use p4shield_switch::{BATCH, PacketIo};
 use p4shield_testbed::process::run;
 use p4shield_testbed::wait_until;
@@ -232,51 +233,4 @@ fn missing_privileges_are_named() {
         run(child.args(["--exact", "child_without_privileges", "--nocapture"]).env(CHILD, "1")).unwrap();
     assert!(output.contains("refused: cannot ") && output.contains("p0"), "{output}");
     assert!(output.contains("CAP_NET_ADMIN and CAP_BPF are needed"), "{output}");
-}
-
-#[test]
-fn a_deleted_interface_is_an_error_of_its_port() {
-    if !usable() {
-        return;
-    }
-    let scene = Scene::new();
-    scene.host.inside(|| {
-        let mut ports = AfxdpPorts::open(&AfxdpConfig::new(["p0", "p1"])).unwrap();
-        let begun = Instant::now();
-        std::thread::scope(|s| {
-            s.spawn(|| {
-                std::thread::sleep(Duration::from_millis(100));
-                run(scene.host.command("ip").args(["link", "del", "p0"])).unwrap();
-            });
-            let error = loop {
-                if let Err(error) = ports.wait(Duration::from_secs(60), None) {
-                    break error;
-                }
-                while ports.receive(1, BATCH, |_| ()).unwrap() > 0 {}
-            };
-            assert!(matches!(&error, Error::Gone { interface } if interface == "p0"), "{error}");
-            assert!(error.to_string().contains("add it again"), "{error}");
-        });
-        assert!(begun.elapsed() < Duration::from_secs(50), "it does not wait for packets");
-        assert!(matches!(ports.receive(0, BATCH, |_| ()), Err(Error::Gone { .. })));
-        assert!(!ports.send(0, &[0; 60]));
-        // The other port goes on, and the loss is reported once.
-        assert!(ports.send(1, &[0xff; 60]));
-        ports.flush().unwrap();
-        ports.wait(Duration::from_millis(1), None).unwrap();
-    });
-}
-
-#[test]
-fn a_busy_switch_notices_a_deleted_interface() {
-    if !usable() {
-        return;
-    }
-    let scene = Scene::new();
-    scene.host.inside(|| {
-        let mut ports = AfxdpPorts::open(&AfxdpConfig::new(["p0", "p1"])).unwrap();
-        scene.host("link del p1");
-        let gone = (0..5000).find_map(|_| ports.flush().err());
-        assert!(matches!(gone, Some(Error::Gone { interface }) if interface == "p1"));
-    });
 }

@@ -1,5 +1,6 @@
 //! The switch on ports in memory, with programs of v1model, ubpf_model and ebpf_model.
 
+mod ports;
 mod queues;
 mod recording;
 mod requests;
@@ -55,11 +56,21 @@ struct Memory {
     input: Vec<VecDeque<Vec<u8>>>,
     output: Vec<Vec<Vec<u8>>>,
     room: usize,
+    /// True if there is a port, by place.
+    there: Vec<bool>,
+    /// True if it can send.
+    up: Vec<bool>,
 }
 
 impl Memory {
     fn new(ports: usize) -> Self {
-        Self { input: vec![VecDeque::new(); ports], output: vec![Vec::new(); ports], room: usize::MAX }
+        Self {
+            input: vec![VecDeque::new(); ports],
+            output: vec![Vec::new(); ports],
+            room: usize::MAX,
+            there: vec![true; ports],
+            up: vec![true; ports],
+        }
     }
 }
 
@@ -76,17 +87,21 @@ impl PacketIo for Memory {
         most: usize,
         mut each: impl FnMut(&[u8]),
     ) -> Result<usize, Infallible> {
-        let count = most.min(self.input[port].len());
+        let count = if self.there[port] { most.min(self.input[port].len()) } else { 0 };
         self.input[port].drain(..count).for_each(|packet| each(&packet));
         Ok(count)
     }
 
     fn send(&mut self, port: usize, packet: &[u8]) -> bool {
-        let has_room = self.output[port].len() < self.room;
+        let has_room = self.is_up(port) && self.output[port].len() < self.room;
         if has_room {
             self.output[port].push(packet.to_vec());
         }
         has_room
+    }
+
+    fn is_up(&self, port: usize) -> bool {
+        self.there[port] && self.up[port]
     }
 
     fn flush(&mut self) -> Result<(), Infallible> {

@@ -5,6 +5,7 @@ mod capture;
 mod group;
 mod load;
 mod mirror;
+mod port;
 mod program;
 mod queue;
 mod recorded;
@@ -53,6 +54,7 @@ enum Command {
     Status(status::Status),
     Trace(trace::Trace),
     Capture(capture::Capture),
+    Port(port::Ports),
     Table(table::Table),
     Group(group::Groups),
     Mirror(mirror::Mirrors),
@@ -80,6 +82,7 @@ impl Args {
             Command::Status(a) => a.run(),
             Command::Trace(a) => a.run(),
             Command::Capture(a) => a.run(),
+            Command::Port(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),
             Command::Mirror(a) => a.run(),
@@ -105,7 +108,12 @@ fn show<T: serde::Serialize>(json: bool, answer: &T, text: impl Fn(&T) -> String
 
 /// Writes a table, group, session, queue or array.
 fn write(socket: &Socket, write: Write) -> anyhow::Result<Exit> {
-    match api::write(&socket.socket, write) {
+    written(api::write(&socket.socket, write))
+}
+
+/// Ends with exit code 3 if the switch refused a change.
+fn written(result: Result<(), ApiError>) -> anyhow::Result<Exit> {
+    match result {
         Ok(()) => Ok(Exit::Done),
         Err(ApiError::Failed(why)) => Err(Refused(why).into()),
         Err(e) => Err(e.into()),

@@ -7,6 +7,7 @@ use p4shield_bpf::Object;
 use p4shield_console::{Exit, Refused, output, signals};
 use p4shield_p4switch::{Config, SwitchError, run};
 
+use super::port::{Port, port};
 use super::program::{self, Source};
 use super::{Socket, load};
 
@@ -44,20 +45,6 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text.parse().map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:9465")?;
     let is_loopback = address.ip().is_loopback();
     is_loopback.then_some(address).ok_or_else(|| format!("{} is no loopback address", address.ip()))
-}
-
-/// A port's number and interface.
-#[derive(Clone, Debug)]
-struct Port {
-    number: u16,
-    interface: String,
-}
-
-fn port(text: &str) -> Result<Port, String> {
-    let form = || "write NUMBER=INTERFACE, such as 1=veth1".to_owned();
-    let (number, interface) = text.split_once('=').ok_or_else(form)?;
-    let number = number.parse().map_err(|_| form())?;
-    if interface.is_empty() { Err(form()) } else { Ok(Port { number, interface: interface.to_owned() }) }
 }
 
 impl Run {

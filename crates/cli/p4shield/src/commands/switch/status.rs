@@ -3,16 +3,16 @@
 use p4shield_console::{Exit, output};
 use p4shield_p4switch::api;
 
-use super::Socket;
-use crate::commands::program_state::columns;
+use super::{Socket, port};
 
 /// Show the ports of a switch with their packets, dropped packets by reason, and problems
 ///
 /// Reasons: program (the program dropped it), stopped (its budget or a limit ended the run), no_port and
-/// no_group (it chose a port or multicast group that does not exist), no_session (it cloned the packet to
-/// a session that does not exist), runs (the packet caused more copies or runs of the program than a
-/// packet may), queue (the queue of its port was full), no_room (the port's ring was full, or the packet
-/// too long for it), too_long (longer than the switch processes).
+/// no_group (it chose a port or multicast group that does not exist), port_down (the port's interface is
+/// gone, is down or has no carrier), no_session (it cloned the packet to a session that does not exist),
+/// runs (the packet caused more copies or runs of the program than a packet may), queue (the queue of its
+/// port was full), no_room (the port's ring was full, or the packet too long for it), too_long (longer than
+/// the switch processes).
 ///
 /// Examples:
 ///
@@ -45,13 +45,11 @@ impl Status {
 fn text(status: &api::Status) -> String {
     let digest = status.digest.get(..12).unwrap_or(&status.digest);
     let mut out = format!("{}: program {digest}, for {} s\n\n", status.program, status.seconds);
-    let header = ["port", "interface", "received", "bytes", "sent", "bytes"].map(str::to_owned).to_vec();
-    let row = |p: &api::PortStatus| {
-        let counts = [p.received, p.received_bytes, p.sent, p.sent_bytes];
-        let names = [p.number.to_string(), p.interface.clone()];
-        names.into_iter().chain(counts.iter().map(u64::to_string)).collect()
-    };
-    columns(&mut out, &std::iter::once(header).chain(status.ports.iter().map(row)).collect::<Vec<_>>());
+    out.push_str(&port::text(&status.ports));
+    let api::Traffic { received, sent, .. } = status.deleted;
+    if received + sent > 0 {
+        out.push_str(&format!("\ndeleted ports: {received} received, {sent} sent\n"));
+    }
     let dropped = status.dropped.iter().filter(|d| d.packets > 0);
     let dropped: Vec<_> = dropped.map(|d| format!("{} {}", d.packets, d.reason)).collect();
     let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
@@ -76,14 +74,15 @@ mod tests {
 
     #[test]
     fn a_status_names_ports_drops_and_problems() {
-        let port =
-            api::PortStatus { number: 1, interface: "veth1".into(), received: 7, ..Default::default() };
+        let traffic = api::Traffic { received: 7, ..Default::default() };
+        let port = api::PortStatus { number: 1, interface: "veth1".into(), traffic, ..Default::default() };
         let dropped = |reason: &str, packets| api::Dropped { reason: reason.into(), packets };
         let status = api::Status {
             program: "router.p4".into(),
             digest: "0123456789abcdef".into(),
             seconds: 5,
             ports: vec![port],
+            deleted: api::Traffic { received: 3, ..Default::default() },
             dropped: vec![dropped("program", 2), dropped("no_port", 0), dropped("no_room", 1)],
             problems: vec!["veth2 is gone".into()],
             ..api::Status::default()
@@ -91,8 +90,10 @@ mod tests {
         let expected = "\
 router.p4: program 0123456789ab, for 5 s
 
-  port  interface  received  bytes  sent  bytes
-  1     veth1      7         0      0     0
+  port  interface  state  received  bytes  sent  bytes
+  1     veth1      up     7         0      0     0
+
+deleted ports: 3 received, 0 sent
 
 dropped: 2 program, 1 no_room
 problem: veth2 is gone

@@ -3,9 +3,11 @@
 mod array;
 mod load;
 mod mirror;
+mod port;
 mod queue;
 mod replace;
 mod selector;
+mod stress;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -279,7 +281,7 @@ fn a_lost_port_is_a_problem_and_commands_go_on() {
     scene.host.ip("link del p1").unwrap();
     wait_until("the problem", 20, || code(&scene.ask(&["status"])) == 1).unwrap();
     let status = stdout(&scene.ask(&["status"]));
-    assert!(status.contains("problem: p1 is gone"), "{status}");
+    assert!(status.contains("problem: port 2: p1 is gone"), "{status}");
     scene.asks(&["table", "delete", "routes", "10.9.2.0/24"]);
     // Rubbish at the socket is answered, and costs nothing else.
     use std::io::{Read, Write};

@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # `release` compiles fast; `dist` takes longer, and its code is faster and smaller. What is installed is of `dist`.
 RELEASE := $(TARGET)/release
 DIST := $(TARGET)/dist
-PRODUCT := -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk -p p4shield-attach-inline
+PRODUCT := -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk -p p4shield-attach-inline -p p4shield-attach-ethdev
 
 .PHONY: help setup build build-dev dist demo check test soak lint bench install uninstall deb clean
 

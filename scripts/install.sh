@@ -9,7 +9,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 install -Dm755 "$binary" "$stage/bin/p4shield"
-install -Dm644 -t "$stage/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline}.so
+install -Dm644 -t "$stage/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline,ethdev}.so
 install -Dm755 "$(dirname "$binary")/static/p4vm" "$stage/lib/p4shield/p4vm"
 "$binary" man "$stage/share/man/man1"
 mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`afxdp`] | a network interface, whose frames AF_XDP sockets receive and send |
 //! | [`pcap`] | a capture file to read, and one to write |
+//! | [`ports`] | one of [`afxdp`], or a DPDK device of `p4shield_dpdk_ports` |
 
 #![forbid(unsafe_code)]
 
 pub mod afxdp;
 pub mod pcap;
+pub mod ports;

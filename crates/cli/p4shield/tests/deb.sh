@@ -27,7 +27,7 @@ claim() { # claim WORDS COMMAND...: the command succeeds.
 never() { ! "$@"; }
 said() { grep -q -- "$1" /run/said; }
 old=$(ls "$FOLDER"/packages/*.deb)
-all="p4shield-vm p4shield-inline p4shield-xsk p4shield-dpdk p4shield-agent p4shield p4shield-common"
+all="p4shield-vm p4shield-ethdev p4shield-inline p4shield-xsk p4shield-dpdk p4shield-agent p4shield p4shield-common"
 quiet
 files >/run/before
 

@@ -85,8 +85,14 @@ impl Desk {
         let Work::Lost(lost) = done.work else { return };
         for mut port in self.ports.all() {
             let before = port.clone();
-            let why = lost.iter().find(|(number, _)| *number == port.number).map(|(_, why)| *why);
-            if self.keep(&mut port, why, watch).is_ok() && port != before {
+            let reason = lost.iter().find(|(number, _)| *number == port.number).map(|(_, why)| *why);
+            let kept = if port.is_device() {
+                keep_device(&mut port, reason);
+                Ok(())
+            } else {
+                self.keep(&mut port, reason, watch)
+            };
+            if kept.is_ok() && port != before {
                 report(&before, &port);
                 self.ports.set(&port);
             }
@@ -144,6 +150,13 @@ const GONE: &str = "is gone: it was deleted or moved to another network namespac
                     itself once an interface of this name is here and up, or delete it: p4shield switch port \
                     delete";
 const NO_CARRIER: &str = "has no carrier; connect its cable, or bring its other end up";
+
+/// Notes that a DPDK device is lost.
+fn keep_device(port: &mut Port, why: Option<&str>) {
+    if let Some(why) = why {
+        (port.state, port.why) = (PortState::Gone, why.to_owned());
+    }
+}
 
 /// Logs a change of a port's state, or that it has other sockets.
 fn report(before: &Port, now: &Port) {

@@ -59,9 +59,6 @@ pub(crate) enum Work {
     Lost(Vec<(u16, &'static str)>),
 }
 
-/// An open port.
-pub(crate) type Opened = InterfacePort;
-
 /// A change of a port.
 #[derive(Debug)]
 pub(crate) struct PortOrder {
@@ -69,7 +66,7 @@ pub(crate) struct PortOrder {
     pub(crate) number: u16,
     pub(crate) change: PortChange,
     /// The port that comes, and then the one that went.
-    pub(crate) port: Option<Opened>,
+    pub(crate) port: Option<InterfacePort>,
 }
 
 /// The kinds of changes of a port.
@@ -155,7 +152,7 @@ impl Inbox {
     }
 
     /// Executes the orders that are there.
-    pub(crate) fn serve<I: ExchangePorts<Port = Opened>>(&mut self, switch: &mut Switch<I>) {
+    pub(crate) fn serve<I: ExchangePorts<Port = InterfacePort>>(&mut self, switch: &mut Switch<I>) {
         for _ in 0..ORDERS {
             let Some(Order { work, reply }) = self.mailbox.take() else { return };
             // The desk may have given up.
@@ -164,7 +161,7 @@ impl Inbox {
     }
 }
 
-fn execute<I: ExchangePorts<Port = Opened>>(mut work: Work, switch: &mut Switch<I>) -> Done {
+fn execute<I: ExchangePorts<Port = InterfacePort>>(mut work: Work, switch: &mut Switch<I>) -> Done {
     let result = match &mut work {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
@@ -208,7 +205,7 @@ fn execute<I: ExchangePorts<Port = Opened>>(mut work: Work, switch: &mut Switch<
     Done { work, result }
 }
 
-fn change_port<I: ExchangePorts<Port = Opened>>(
+fn change_port<I: ExchangePorts<Port = InterfacePort>>(
     order: &mut PortOrder,
     switch: &mut Switch<I>,
 ) -> Result<(), PortError> {

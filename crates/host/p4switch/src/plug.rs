@@ -1,9 +1,10 @@
 //! Adds and deletes ports: opens and closes their interfaces, and orders the packet thread to exchange them.
 
 use crate::desk::Desk;
-use crate::order::{Opened, PortChange, PortOrder, Work};
+use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
-use p4shield_io::afxdp::AfxdpConfig;
+use p4shield_io::afxdp::{AfxdpConfig, InterfacePort};
+use p4shield_io::ports::DPDK;
 use p4shield_text::{chain, printable};
 use std::sync::PoisonError;
 
@@ -14,6 +15,12 @@ impl Desk {
         let interface = printable(interface);
         let _alone = self.ports.change();
         self.ports.check_free(number, &interface)?;
+        if interface.starts_with(DPDK) {
+            return Err(format!(
+                "{interface}: DPDK devices are opened when the switch starts; stop it, and give it --port \
+                 {number}={interface}"
+            ));
+        }
         let port = open(&interface)?;
         let index = Some(port.index());
         self.order_port(number, PortChange::Add, Some(port))?;
@@ -40,8 +47,8 @@ impl Desk {
         &self,
         number: u16,
         change: PortChange,
-        port: Option<Opened>,
-    ) -> Result<Option<Opened>, String> {
+        port: Option<InterfacePort>,
+    ) -> Result<Option<InterfacePort>, String> {
         let order = PortOrder { number, change, port };
         let done = self.orders.execute(Work::Port(Box::new(order)))?;
         done.result.map_err(|e| e.to_string())?;
@@ -51,8 +58,8 @@ impl Desk {
 }
 
 /// Opens an interface as a port.
-pub(crate) fn open(interface: &str) -> Result<Opened, String> {
+pub(crate) fn open(interface: &str) -> Result<InterfacePort, String> {
     // The names of interfaces are no part of what this takes from the configuration.
     let config = AfxdpConfig::new(std::iter::empty::<String>());
-    Opened::open(&config, interface).map_err(|error| chain(&error))
+    InterfacePort::open(&config, interface).map_err(|error| chain(&error))
 }

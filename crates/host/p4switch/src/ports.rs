@@ -1,6 +1,7 @@
 //! The ports by number, as the desk knows them.
 
 use crate::api::PortState;
+use p4shield_io::ports::DPDK;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Instant;
 pub(crate) struct Port {
     /// Its number in the program.
     pub(crate) number: u16,
-    /// The name of its interface.
+    /// The name of its interface, or of its DPDK device after [`DPDK`].
     pub(crate) interface: String,
     /// The index of the interface whose sockets the packet thread has; `None` if it has none.
     pub(crate) index: Option<u32>,
@@ -23,6 +24,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// Returns whether it is a DPDK device, which is neither opened nor closed while the switch runs.
+    pub(crate) fn is_device(&self) -> bool {
+        self.interface.starts_with(DPDK)
+    }
+
     /// Returns the problem with its remedy, unless the port is up.
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { number, interface, state, why, .. } = self;

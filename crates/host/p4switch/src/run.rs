@@ -4,10 +4,11 @@ use crate::api::{Answer, Format};
 use crate::desk::Desk;
 use crate::keeper::Keeper;
 use crate::metrics;
-use crate::order::{Inbox, Opened, orders};
+use crate::order::{Inbox, orders};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
-use p4shield_io::afxdp::{self, AfxdpConfig, AfxdpPorts, Watch};
+use p4shield_io::afxdp::{InterfacePort, Watch};
+use p4shield_io::ports::{self, Ports, PortsConfig};
 use p4shield_socket::{ListenError, Server, listen};
 use p4shield_switch::{ExchangePorts, PortError, Switch};
 use p4shield_text::chain;
@@ -22,8 +23,12 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// The configuration of a switch.
 pub struct Config {
-    /// Numbers and network interfaces of the ports.
+    /// Numbers of the ports, and their names: network interfaces, or DPDK devices.
     pub ports: Vec<(u16, String)>,
+    /// EAL's options for DPDK devices, by default those that suit devices and machine.
+    pub dpdk_options: Option<String>,
+    /// The library for DPDK devices, by default that of this installation.
+    pub dpdk_library: Option<PathBuf>,
     /// The socket for commands.
     pub socket: PathBuf,
     /// Files that are loaded before the first packet.
@@ -59,7 +64,7 @@ pub enum SwitchError {
     Numbers(#[from] PortError),
     /// A port cannot be opened.
     #[error(transparent)]
-    Ports(#[from] afxdp::Error),
+    Ports(#[from] ports::Error),
     /// A file with entries is refused.
     #[error("{file}: {why}")]
     Entries {
@@ -107,14 +112,17 @@ pub fn run(
         other => SwitchError::Socket(other),
     })?;
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
-    let interfaces = config.ports.iter().map(|(_, interface)| interface.as_str());
-    let io = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
+    let io = Ports::open(&PortsConfig {
+        names: config.ports.iter().map(|(_, name)| name.clone()).collect(),
+        dpdk_options: config.dpdk_options,
+        dpdk_library: config.dpdk_library,
+    })?;
     let ports = config.ports.iter().zip(io.indexes()).map(|((number, interface), index)| {
         let interface = interface.clone();
         Port { number: *number, interface, index, ..Port::default() }
     });
     let ports = PortList::new(ports.collect());
-    let watch = Watch::open()?;
+    let watch = Watch::open().map_err(ports::Error::from)?;
     let (program, traits, named) = loaded.parts(config.traced);
     let mut switch = Switch::new(io, numbers, program, traits)?;
     let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
@@ -150,7 +158,7 @@ fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrap
 }
 
 /// Loads files, while no packet flows: this thread executes the orders of another one.
-fn load_files<I: ExchangePorts<Port = Opened>>(
+fn load_files<I: ExchangePorts<Port = InterfacePort>>(
     desk: &Desk,
     files: &[EntriesFile],
     inbox: &mut Inbox,
@@ -179,7 +187,7 @@ fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
-fn step<I: ExchangePorts<Port = Opened>>(
+fn step<I: ExchangePorts<Port = InterfacePort>>(
     switch: &mut Switch<I>,
     inbox: &mut Inbox,
     problems: &Mutex<Vec<String>>,

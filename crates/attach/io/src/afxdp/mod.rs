@@ -84,9 +84,10 @@ impl AfxdpPorts {
         })
     }
 
-    /// Returns the index of each place's interface.
-    pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
-        self.ports.iter().map(|port| port.as_ref().map(InterfacePort::index))
+    /// Returns the index of the interface in a place; `None` for a place without one.
+    #[must_use]
+    pub fn index(&self, place: usize) -> Option<u32> {
+        self.ports[place].as_ref().map(InterfacePort::index)
     }
 
     fn open_ports(&self) -> impl Iterator<Item = &InterfacePort> {

@@ -19,6 +19,7 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Row {
     program: &'static str,
+    ports: &'static str,
     entries: u32,
     longest_path: usize,
     million_packets_s: f64,
@@ -36,6 +37,7 @@ impl Args {
 fn row(f: &Forwarding) -> Row {
     Row {
         program: f.program,
+        ports: f.ports,
         entries: f.entries,
         longest_path: f.longest_path,
         million_packets_s: f.million_packets_s.median,
@@ -45,8 +47,11 @@ fn row(f: &Forwarding) -> Row {
 }
 
 fn tables(r: &Report) -> anyhow::Result<()> {
-    let what = format!("a P4 switch on one core, {}-byte packets, ports in memory", r.packet_bytes);
+    let what = format!("a P4 switch on one core, {}-byte packets, two ports", r.packet_bytes);
     table::print(&what, &r.programs.iter().map(row).collect::<Vec<_>>())?;
+    if let Some(why) = &r.without_dpdk {
+        output::line(format_args!("(net_null ports are not measured: {why})"));
+    }
     if r.peers.is_empty() {
         output::line(format_args!("(peers are measured if {PEERS} names the folder of their scripts)"));
     }
@@ -55,7 +60,7 @@ fn tables(r: &Report) -> anyhow::Result<()> {
 }
 
 fn chart(r: &Report) -> Bars {
-    let bars = r.programs.iter().map(|p| (p.program.to_owned(), p.million_packets_s.median));
+    let bars = r.programs.iter().map(|p| (format!("{}, {}", p.program, p.ports), p.million_packets_s.median));
     Bars {
         title: "A P4 switch on one core".into(),
         unit: "million packets a second".into(),

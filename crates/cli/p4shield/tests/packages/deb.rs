@@ -37,7 +37,7 @@ fn build(folder: &Path) -> Vec<PathBuf> {
     let built = folder.join("built");
     std::fs::create_dir(&built).unwrap();
     std::fs::copy(env!("CARGO_BIN_EXE_p4shield"), built.join("p4shield")).unwrap();
-    for library in ["dpdk", "xsk", "inline"].map(|name| format!("libp4shield_{name}.so")) {
+    for library in ["dpdk", "xsk", "inline", "ethdev"].map(|name| format!("libp4shield_{name}.so")) {
         let path = std::env::current_exe().unwrap().with_file_name(&library);
         std::fs::copy(path, built.join(&library)).unwrap();
     }
@@ -83,7 +83,7 @@ fn packages_install_upgrade_and_leave_nothing_when_purged() {
     }
     let folder = p4shield_testbed::leftover::folder("deb").unwrap();
     let packages = build(folder.path());
-    assert_eq!(packages.len(), 7, "{packages:?}");
+    assert_eq!(packages.len(), 8, "{packages:?}");
     check_contents(&packages);
     // The script's processes end with the first process of its PID namespace, and its mounts with them.
     let toured = Command::new("unshare")

@@ -39,7 +39,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
     std::fs::create_dir(&built).unwrap();
     let binary = built.join("p4shield");
     std::fs::copy(env!("CARGO_BIN_EXE_p4shield"), &binary).unwrap();
-    for library in ["dpdk", "xsk", "inline"].map(|name| format!("libp4shield_{name}.so")) {
+    for library in ["dpdk", "xsk", "inline", "ethdev"].map(|name| format!("libp4shield_{name}.so")) {
         let path = std::env::current_exe().unwrap().with_file_name(&library);
         std::fs::copy(path, built.join(&library)).unwrap();
     }
@@ -57,6 +57,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
     for file in [
         "bin/p4shield",
         "lib/p4shield/libp4shield_dpdk.so",
+        "lib/p4shield/libp4shield_ethdev.so",
         "lib/p4shield/p4vm",
         "lib/systemd/system/p4shield.service",
         "share/man/man1/p4shield.1",

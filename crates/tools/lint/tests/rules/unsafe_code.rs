@@ -3,16 +3,18 @@
 use crate::tree;
 
 /// The crates that may; every other crate forbids it. ARCHITECTURE.md has the same list, with the modules.
-pub(crate) const ALLOWED: [&str; 14] = [
+pub(crate) const ALLOWED: [&str; 16] = [
     "afxdp",
     "agent",
     "attach",
     "attach-dpdk",
+    "attach-ethdev",
     "attach-inline",
     "attach-xsk",
     "bpf",
     "channel",
     "demo",
+    "dpdk-ports",
     "runtime",
     "seal",
     "testbed",

@@ -1,0 +1,180 @@
+//! Ports of a thread that may be network interfaces and DPDK devices.
+//!
+//! Without a DPDK device, no library of DPDK is loaded.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts};
+use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent};
+
+use crate::afxdp::{self, AfxdpConfig, AfxdpPorts, InterfacePort};
+
+/// The prefix of a DPDK device's name.
+pub const DPDK: &str = "dpdk:";
+
+/// The ports, and how those of DPDK are opened.
+#[derive(Clone, Debug, Default)]
+pub struct PortsConfig {
+    /// Names in the order of the ports' numbers: interfaces, or DPDK devices after [`DPDK`].
+    pub names: Vec<String>,
+    /// EAL's options, separated by blanks; see [`DpdkConfig::options`].
+    pub dpdk_options: Option<String>,
+    /// The library for DPDK devices; see [`DpdkConfig::library`].
+    pub dpdk_library: Option<PathBuf>,
+}
+
+/// The reason why a port cannot be opened, or packets cannot be awaited.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A network interface.
+    #[error(transparent)]
+    Interface(#[from] afxdp::Error),
+    /// A DPDK device.
+    #[error(transparent)]
+    Device(#[from] p4shield_dpdk_ports::Error),
+}
+
+/// A port's place among those of its kind.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Interface(usize),
+    Device(usize),
+}
+
+/// The ports of a thread, opened by [`Ports::open`].
+#[derive(Debug)]
+pub struct Ports {
+    /// By place. Has capacity for all, so that the packet thread allocates nothing.
+    places: Vec<Place>,
+    interfaces: AfxdpPorts,
+    devices: Option<DpdkPorts>,
+}
+
+impl Ports {
+    /// Opens the ports.
+    ///
+    /// # Errors
+    /// An interface or a device cannot be opened; then none is.
+    pub fn open(config: &PortsConfig) -> Result<Self, Error> {
+        let (mut places, mut interfaces, mut devices) =
+            (Vec::with_capacity(MAX_PORTS), Vec::new(), Vec::new());
+        for name in &config.names {
+            places.push(match name.strip_prefix(DPDK) {
+                Some(device) => {
+                    devices.push(device.to_owned());
+                    Place::Device(devices.len() - 1)
+                }
+                None => {
+                    interfaces.push(name.as_str());
+                    Place::Interface(interfaces.len() - 1)
+                }
+            });
+        }
+        let interfaces = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
+        let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
+        let dpdk = DpdkConfig { devices, options, library };
+        let devices = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open(&dpdk)).transpose()?;
+        Ok(Self { places, interfaces, devices })
+    }
+
+    /// Returns the index of each place's interface.
+    pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
+        self.places.iter().map(|place| match *place {
+            Place::Interface(index) => self.interfaces.index(index),
+            Place::Device(_) => None,
+        })
+    }
+}
+
+impl PacketIo for Ports {
+    type Error = Error;
+
+    fn ports(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline]
+    fn receive(&mut self, port: usize, most: usize, each: impl FnMut(&[u8])) -> Result<usize, Error> {
+        Ok(match (self.places[port], &mut self.devices) {
+            (Place::Interface(index), _) => self.interfaces.receive(index, most, each)?,
+            (Place::Device(index), Some(devices)) => devices.receive(index, most, each)?,
+            (Place::Device(_), None) => 0,
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, port: usize, packet: &[u8]) -> bool {
+        match (self.places[port], &mut self.devices) {
+            (Place::Interface(index), _) => self.interfaces.send(index, packet),
+            (Place::Device(index), Some(devices)) => devices.send(index, packet),
+            (Place::Device(_), None) => false,
+        }
+    }
+
+    fn is_up(&self, port: usize) -> bool {
+        match (self.places[port], &self.devices) {
+            (Place::Interface(index), _) => self.interfaces.is_up(index),
+            (Place::Device(index), Some(devices)) => devices.is_up(index),
+            (Place::Device(_), None) => false,
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if let Some(devices) = &mut self.devices {
+            devices.flush()?;
+        }
+        Ok(self.interfaces.flush()?)
+    }
+
+    /// With a DPDK device the thread polls, and sleeps for a moment at most: see [`DpdkPorts`].
+    fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
+        let pause = self.devices.as_mut().map_or(longest, |devices| longest.min(devices.pause()));
+        // The thread looks for commands in each round anyway.
+        if self.devices.is_some() && pause.is_zero() {
+            return Ok(());
+        }
+        Ok(self.interfaces.wait(pause, bell)?)
+    }
+}
+
+/// Interfaces come and go; DPDK devices stay until the switch stops.
+impl ExchangePorts for Ports {
+    type Port = InterfacePort;
+
+    fn exchange(&mut self, place: usize, port: &mut Option<InterfacePort>) -> Result<(), Refused> {
+        let next = Place::Interface(self.interfaces.ports());
+        match self.places.get(place).copied().unwrap_or(next) {
+            Place::Interface(index) => self.interfaces.exchange(index, port)?,
+            Place::Device(_) => return Err(Refused("a DPDK device is a port until the switch stops")),
+        }
+        if place == self.places.len() {
+            self.places.push(next);
+        }
+        Ok(())
+    }
+
+    fn unsent(&mut self, place: usize) -> Unsent {
+        match self.places[place] {
+            Place::Interface(index) => self.interfaces.unsent(index),
+            // It does not leave its place.
+            Place::Device(_) => Unsent::default(),
+        }
+    }
+
+    fn set_up(&mut self, place: usize, up: bool) {
+        if let Place::Interface(index) = self.places[place] {
+            self.interfaces.set_up(index, up);
+        }
+    }
+
+    fn lost(&self, place: usize) -> Option<&'static str> {
+        match (self.places[place], &self.devices) {
+            (Place::Interface(index), _) => self.interfaces.lost(index),
+            (Place::Device(index), Some(devices)) => devices.lost(index),
+            (Place::Device(_), None) => None,
+        }
+    }
+}

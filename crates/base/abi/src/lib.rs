@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
 //! | [`division`] | requests and block of a divided program | program and switch |
+//! | [`digest`] | messages to the control plane | program and switch |
 //! | [`trace`] | events of a traced run | program and switch |
 //! | [`object`] | sections of a program's ELF object | compiler and engine |
 //! | [`schema`] | names and types of a program's state | compiler and host daemon |
@@ -31,6 +32,7 @@ extern crate std;
 pub mod bytes;
 pub mod channel;
 pub mod context;
+pub mod digest;
 pub mod division;
 pub mod handshake_page;
 pub mod helper;

@@ -3,6 +3,7 @@
 pub use crate::recorded::{RecordView, RecordsView, StepView, Wanted};
 pub use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
+pub use p4shield_tables::message::{DigestView, MessageView};
 pub use p4shield_tables::trace::{EventView, PointKind};
 use p4shield_tables::view::{DirectionView, Inspection};
 use p4shield_tables::write::{CloneSession, Group, Write};
@@ -61,6 +62,11 @@ pub enum Request {
         /// The same for tracing, or the reason why there are none.
         traced: Result<Vec<String>, String>,
     },
+    /// Returns digests that the program has sent.
+    Digests {
+        /// [`DigestsView::next`] of the last answer; without it, only `next` is returned.
+        from: Option<u64>,
+    },
     /// Starts to record packets.
     Record {
         /// Those to record.
@@ -104,6 +110,8 @@ pub enum Answer {
     Queues(Vec<QueueStatus>),
     /// Recorded packets.
     Records(RecordsView),
+    /// Digests.
+    Digests(DigestsView),
     /// A table, group or session has been written, a port added or deleted, or a recording started or ended.
     Done,
     /// A file has been loaded.
@@ -122,6 +130,19 @@ pub enum Answer {
     },
     /// Failure, with the reason.
     Failed(String),
+}
+
+/// Digests of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestsView {
+    /// The kinds of digests that the program sends.
+    pub kinds: Vec<MessageView>,
+    /// The digests, in their order.
+    pub digests: Vec<DigestView>,
+    /// The place with which to continue.
+    pub next: u64,
+    /// Digests between the place that was asked for and `next` that later ones have overwritten.
+    pub missed: u64,
 }
 
 /// The state that a replaced program left.
@@ -350,6 +371,17 @@ pub fn sessions(socket: &Path) -> Result<Vec<CloneSession>, ApiError> {
 pub fn queues(socket: &Path) -> Result<Vec<QueueStatus>, ApiError> {
     match ask(socket, &Request::Queues)? {
         Answer::Queues(queues) => Ok(queues),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Returns digests of a switch's program, from this number on.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn digests(socket: &Path, from: Option<u64>) -> Result<DigestsView, ApiError> {
+    match ask(socket, &Request::Digests { from })? {
+        Answer::Digests(view) => Ok(view),
         _ => Err(ApiError::Unexpected),
     }
 }

@@ -55,6 +55,7 @@ impl Endpoint for Desk {
             Ok(Request::Records) => self.records().map(Answer::Records),
             Ok(Request::StopRecording) => self.stop_recording().map(|()| Answer::Done),
             Ok(Request::Inject { port, packet }) => self.inject(port, &packet).map(Answer::Records),
+            Ok(Request::Digests { from }) => self.digests(from).map(Answer::Digests),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Queues) => self.queues().map(Answer::Queues),

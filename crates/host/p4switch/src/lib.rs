@@ -16,6 +16,7 @@
 //! | `keeper` | watches the interfaces: opens a port anew whose interface is back |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
+//! | `digest` | digests that the program sent |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
 //! | `recorder` | the packet thread's part of it |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
@@ -30,6 +31,7 @@
 pub mod api;
 mod change;
 mod desk;
+mod digest;
 mod keeper;
 mod load;
 mod metrics;

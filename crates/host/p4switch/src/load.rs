@@ -6,6 +6,8 @@
 use crate::api::{Answer, Replaced};
 use crate::desk::Desk;
 use crate::order::{Replacement, Work};
+use crate::program::Named;
+use p4shield_abi::digest::DIGEST_MAP;
 use p4shield_bpf::Object;
 use p4shield_tables::Kept;
 use std::sync::PoisonError;
@@ -25,10 +27,11 @@ impl Desk {
         let (program, traits, named) = (self.loader)(&file, &objects)?.parts(traced);
         let mut running = self.program.write().unwrap_or_else(PoisonError::into_inner);
         let Kept { maps, kept, lost } = Kept::between(&running.described, &named.described);
+        let series = running.series + u64::from(!maps.iter().any(|m| m == DIGEST_MAP));
         let replacement = Replacement { program: Some(program), traits, maps, twin: None };
         // The old program, which is in the answer, is dropped here and not by the packet thread.
         self.orders.execute(Work::Replace(Box::new(replacement)))?;
-        *running = named;
+        *running = Named { series, ..named };
         Ok(Answer::Replaced(Replaced { kept, lost }))
     }
 }

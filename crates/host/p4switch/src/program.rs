@@ -21,6 +21,8 @@ pub(crate) struct Named {
     pub(crate) traced: Traced,
     /// The trace points of its twin, once the packet thread has that.
     pub(crate) points: Option<Vec<TracePoint>>,
+    /// The series of its digests: one begins with each program that does not continue the one before.
+    pub(crate) series: u64,
 }
 
 /// A program that is ready to run.
@@ -39,8 +41,8 @@ pub struct Loaded {
 impl Loaded {
     /// Divides it into what the packet thread runs, and its names.
     pub(crate) fn parts(self, traced: Traced) -> (Program, Traits, Named) {
-        let control = Control::of(&self.described);
-        let named = Named { file: self.name, described: self.described, control, traced, points: None };
-        (self.program, self.traits, named)
+        let Self { name: file, program, described, traits } = self;
+        let control = Control::of(&described);
+        (program, traits, Named { file, described, control, traced, points: None, series: 0 })
     }
 }

@@ -9,7 +9,7 @@
 //   resubmission, or the multicast group, or the port. Copies and packets that start again keep their ingress_port.
 // - A port of `p4shield switch run` has a queue if it has a rate; elsewhere the queueing fields are 0. Timestamps are
 //   microseconds of the P4 VM's monotonic clock, or of the switch's since its start. There are no priorities.
-// - Digests are not delivered yet; a failing assert() drops the packet.
+// - Each call of digest() sends a message at once, with the values at the call; there is one receiver, the control plane. Only `p4shield switch` delivers them. A failing assert() drops the packet.
 // - A hit updates the entry's direct counter and meter, even if the action does not call count() or read().
 // - crc32_custom and crc16_custom are crc32 and crc16, the default configuration of the reference switch.
 // - An entry of a table with an action_selector may refer to a group of actions; the hash of the selector keys chooses
@@ -167,7 +167,7 @@ extern action_selector {
 /// A random number from `lo` to `hi`, inclusive; not for secrets.
 extern void random<T>(out T result, in T lo, in T hi);
 
-/// Not delivered; the rest of the program works.
+/// Sends `data` to the control plane: see `p4shield switch digest`. A P4 VM delivers no digests.
 extern void digest<T>(in bit<32> receiver, in T data);
 
 /// Drops the packet, unless egress_spec is set later.

@@ -6,6 +6,7 @@
 use crate::ast::{Annotation, Decl, DeclKind, Program};
 use crate::lexer::{Name, Tok};
 use crate::source::Span;
+use crate::types::Type;
 use std::collections::HashMap;
 
 /// The `@name`s of a program.
@@ -19,6 +20,8 @@ pub(crate) struct ControlNames {
     metrics: HashMap<(Span, Name), MetricMark>,
     /// Each `@metric` of anything else.
     misplaced_metrics: Vec<Span>,
+    /// Names of headers with `@controller_header`, and its value.
+    controller_headers: Vec<(Name, Name)>,
 }
 
 /// A `@metric`.
@@ -56,6 +59,8 @@ impl ControlNames {
                     self.misplaced_metrics.extend(marks.map(|m| m.at));
                 }
                 DeclKind::Composite { fields, .. } => {
+                    let marked = text(&d.annotations, "controller_header");
+                    self.controller_headers.extend(marked.map(|n| (d.name.name.clone(), n)));
                     for f in fields {
                         let key = (d.name.name.clone(), f.name.name.clone());
                         self.fields.extend(given(&f.annotations).map(|n| (key, n)));
@@ -102,6 +107,11 @@ impl ControlNames {
         joined(path, self.given.get(&(at, name.clone())).unwrap_or(name))
     }
 
+    /// Returns the headers with `@controller_header`, and its value.
+    pub(crate) fn controller_headers(&self) -> &[(Name, Name)] {
+        &self.controller_headers
+    }
+
     /// Returns the full name of a field of a type.
     pub(crate) fn field(&self, path: &str, ty: &Name, field: &Name) -> String {
         joined(path, self.fields.get(&(ty.clone(), field.clone())).unwrap_or(field))
@@ -110,7 +120,12 @@ impl ControlNames {
 
 /// Returns the text of `@name("...")`.
 fn given(annotations: &[Annotation]) -> Option<Name> {
-    let a = annotations.iter().find(|a| &*a.name.name == "name")?;
+    text(annotations, "name")
+}
+
+/// Returns the text of an annotation that has one.
+fn text(annotations: &[Annotation], name: &str) -> Option<Name> {
+    let a = annotations.iter().find(|a| &*a.name.name == name)?;
     match &a.body.first()?.tok {
         Tok::Str(s) => Some(s.clone()),
         _ => None,
@@ -134,4 +149,17 @@ pub(crate) fn joined(path: &str, name: &str) -> String {
         None if path.is_empty() => name.to_owned(),
         None => format!("{path}.{name}"),
     }
+}
+
+/// Returns the names of digests: those of the structs that they carry.
+pub(crate) fn digest_names(digests: &[Type]) -> Vec<String> {
+    let mut unnamed = 0;
+    let name = |t: &Type| match t {
+        Type::Composite(c) if !c.is_anonymous() => c.name.to_string(),
+        _ => {
+            unnamed += 1;
+            format!("digest_{}", unnamed - 1)
+        }
+    };
+    digests.iter().map(name).collect()
 }

@@ -5,6 +5,7 @@
 
 use crate::Described;
 use crate::decode::name;
+use p4shield_abi::digest::DIGEST_MAP;
 use p4shield_abi::map::MapDefinition;
 use p4shield_abi::schema::{ArraySchema, DirectSchema, Schema, TableSchema};
 
@@ -43,6 +44,10 @@ impl Kept {
             let Some(map) = &table.default_map else { continue };
             let same = after.tables.iter().any(|t| same_default(t, table)) && alike(map);
             kept.maps.extend(Some(map.clone()).filter(|_| same));
+        }
+        // Messages that the control plane has not read yet, if they read alike.
+        if before.messages == after.messages && alike(DIGEST_MAP) {
+            kept.maps.push(DIGEST_MAP.to_owned());
         }
         let described = [symbols(&before), symbols(&after)].concat();
         for (symbol, _) in old.maps.iter().filter(|(symbol, _)| !described.contains(symbol)) {

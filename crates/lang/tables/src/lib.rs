@@ -10,6 +10,7 @@
 //! | `kept` | what a program keeps of the state of the one that it replaces |
 //! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
 //! | `decode` | shows what fits the program's schema |
+//! | [`message`] | digests, and the headers of packets to and from a controller |
 //! | [`trace`] | trace points, and what the events of a traced run mean |
 //! | `objects` | the objects of a schema, with their maps |
 //! | [`view`] | the types of what is shown |
@@ -24,6 +25,7 @@ pub mod element;
 pub mod entry;
 mod fuzz;
 mod kept;
+pub mod message;
 pub mod model;
 pub mod names;
 mod objects;

@@ -1,8 +1,8 @@
 //! The encoding of each part of a schema.
 
 use super::{
-    ActionSchema, Architecture, ArraySchema, DirectSchema, Element, GroupSchema, KeyKind, KeySchema,
-    ParamSchema, TableSchema, Unit,
+    ActionSchema, Architecture, ArraySchema, DirectSchema, Element, FieldSchema, GroupSchema, KeyKind,
+    KeySchema, MessageKind, MessageSchema, ParamSchema, TableSchema, Unit,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -116,6 +116,7 @@ numbered!(Architecture: Ubpf, Ebpf, V1model);
 numbered!(Unit: Packets, Bytes, Both);
 numbered!(Element: Register, SignedRegister, Counter, Meter);
 numbered!(KeyKind: Exact, Lpm, Ternary, Range, Optional);
+numbered!(MessageKind: Digest, PacketIn, PacketOut);
 
 /// Encodes the fields of a structure in this order.
 macro_rules! fields {
@@ -138,6 +139,8 @@ fields!(KeySchema: name, kind, width, offset);
 fields!(GroupSchema: groups, members);
 fields!(ActionSchema: name, params, default_only);
 fields!(ParamSchema: name, width, offset);
+fields!(MessageSchema: kind, name, fields);
+fields!(FieldSchema: name, width);
 
 impl Part for TableSchema {
     fn put(&self, out: &mut Vec<u8>) {

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use encoding::Part;
 
 /// Version of the encoding.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 /// Most bytes of a schema.
 pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
 /// Action number of an entry that refers to a group of a selector; the group's number (`u32`) follows.
@@ -119,6 +119,8 @@ pub struct Schema {
     pub arrays: Vec<ArraySchema>,
     /// Tables and parser value sets.
     pub tables: Vec<TableSchema>,
+    /// Messages between program and control plane.
+    pub messages: Vec<MessageSchema>,
     /// Symbols of maps that belong to the generated code.
     pub internal: Vec<String>,
 }
@@ -138,6 +140,38 @@ pub struct ArraySchema {
     pub width: u32,
     /// Name among the metrics, if the program marks it with `@metric`.
     pub metric: Option<String>,
+}
+
+/// The kind of a message between program and control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MessageKind {
+    /// A digest ([`crate::digest`]).
+    Digest = 0,
+    /// The header of a packet to the controller: its fields in network order, without padding.
+    PacketIn = 1,
+    /// The header of a packet from the controller, likewise.
+    PacketOut = 2,
+}
+
+/// A message between program and control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageSchema {
+    /// Its kind.
+    pub kind: MessageKind,
+    /// Name: that of the struct that a digest carries, or the header's.
+    pub name: String,
+    /// Its fields, in their order.
+    pub fields: Vec<FieldSchema>,
+}
+
+/// A field of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldSchema {
+    /// Name.
+    pub name: String,
+    /// Width in bits.
+    pub width: u32,
 }
 
 /// A table, or a value set, which has no actions.
@@ -259,6 +293,7 @@ impl Schema {
         self.architecture.put(&mut out);
         self.arrays.put(&mut out);
         self.tables.put(&mut out);
+        self.messages.put(&mut out);
         self.internal.put(&mut out);
         out
     }
@@ -281,6 +316,7 @@ impl Schema {
                 architecture: Part::take(&mut rest)?,
                 arrays: Part::take(&mut rest)?,
                 tables: Part::take(&mut rest)?,
+                messages: Part::take(&mut rest)?,
                 internal: Part::take(&mut rest)?,
             })
         };
@@ -324,6 +360,11 @@ mod tests {
             architecture: Architecture::V1model,
             arrays: vec![array],
             tables: vec![table],
+            messages: vec![MessageSchema {
+                kind: MessageKind::PacketIn,
+                name: "packet_in".into(),
+                fields: vec![FieldSchema { name: "ingress_port".into(), width: 9 }],
+            }],
             internal: vec!["extern_arguments".into()],
         }
     }
@@ -354,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_count_that_lies_allocates_nothing() {
-        let bytes = [[2, 0, 0, 0], [0; 4], [0xff; 4]].concat();
+        let bytes = [[3, 0, 0, 0], [0; 4], [0xff; 4]].concat();
         assert_eq!(Schema::decode(&bytes), Err(SchemaError::Damaged));
     }
 

@@ -1,9 +1,10 @@
 //! The object's schema: names and types of its maps, for tools that show them.
 
 use crate::lower::{CodeEntries, Lowered};
+use p4shield_abi::digest::DIGEST_MAP;
 use p4shield_abi::schema::{
-    ActionSchema, ArraySchema, DirectSchema, Element, GroupSchema, KeyKind, KeySchema, ParamSchema, Schema,
-    TableSchema,
+    ActionSchema, ArraySchema, DirectSchema, Element, GroupSchema, KeyKind, KeySchema, MessageKind,
+    ParamSchema, Schema, TableSchema,
 };
 use p4shield_tables::model::{
     ActionFacts, ArrayFacts, ArrayKind, DirectFacts, KeyFacts, TableFacts, Unit, ValueSetFacts,
@@ -15,12 +16,15 @@ pub(crate) fn describe(lowered: &Lowered) -> Schema {
     let groups = groups.flat_map(|g| [g.groups.clone(), g.members.clone()]);
     let arguments = lowered.argument_map.map(|m| lowered.function.maps[m.0 as usize].name.clone());
     let block = lowered.block.map(|m| lowered.function.maps[m.0 as usize].name.clone());
+    let digests = lowered.messages.iter().any(|m| m.kind == MessageKind::Digest);
+    let digests = digests.then(|| DIGEST_MAP.to_owned());
     let tables = lowered.tables.iter().zip(&lowered.code_entries).map(|(t, entries)| table(t, entries));
     Schema {
         architecture: lowered.architecture,
         arrays: lowered.arrays.iter().map(array).collect(),
         tables: tables.chain(lowered.value_sets.iter().map(value_set)).collect(),
-        internal: groups.chain(arguments).chain(block).collect(),
+        messages: lowered.messages.clone(),
+        internal: groups.chain(arguments).chain(block).chain(digests).collect(),
     }
 }
 

@@ -113,7 +113,8 @@ impl super::Program {
         path.unwrap_or_else(|| k.name.clone())
     }
 
-    fn control_path(&self, e: &Expr) -> Option<String> {
+    /// Returns the path of an expression in the control plane; `None` if it is no variable, or part of one.
+    pub(crate) fn control_path(&self, e: &Expr) -> Option<String> {
         let path = |e| self.control_path(e);
         match &e.kind {
             ExprKind::IsValid(header) => Some(path(header)? + ".$valid$"),

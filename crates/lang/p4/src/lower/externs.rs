@@ -77,17 +77,11 @@ impl Lowering<'_> {
             }
             ("assert", [CallArg::In(check)]) => self.assert(check),
             ("assume" | "log_msg", _) => {}
-            ("digest", _) => self.without_effect(c.span, "digests are not delivered"),
+            ("digest", [_, CallArg::In(data)]) => self.digest(data),
             (name, _) if self.request_call(name, c) => self.request_spans.push((f.name.clone(), c.span)),
             _ => return self.tenant_extern(f, c),
         }
         None
-    }
-
-    /// Warns about a request that has no effect.
-    pub(super) fn without_effect(&mut self, span: crate::source::Span, what: &str) {
-        let d = crate::diagnostics::Diagnostic::new(crate::diagnostics::Code::Unused, span, what);
-        self.sink.add(d.hint("the rest of the program works; the control plane is not notified"));
     }
 
     fn sized(&mut self, v: Opnd, from: u32, to: u32) -> Value {

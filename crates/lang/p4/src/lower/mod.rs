@@ -5,6 +5,7 @@
 mod checksum;
 mod claims;
 mod deparser;
+mod digest;
 mod expr;
 mod externs;
 mod hash;
@@ -154,6 +155,7 @@ struct Lowering<'a> {
     block: Option<MapId>,
     /// The last colour that each direct meter returned.
     direct: HashMap<InstId, Slot>,
+    digests: digest::Digests,
     /// The events of a run, if the program is compiled for tracing.
     tracer: Option<trace::Tracer>,
 }
@@ -184,6 +186,8 @@ pub(crate) struct Lowered {
     pub(crate) argument_map: Option<MapId>,
     pub(crate) arrays: Vec<p4shield_tables::model::ArrayFacts>,
     pub(crate) value_sets: Vec<p4shield_tables::model::ValueSetFacts>,
+    /// Messages between program and control plane.
+    pub(crate) messages: Vec<p4shield_abi::schema::MessageSchema>,
     pub(crate) externs: BTreeSet<String>,
     /// C declarations of the tenant's own functions.
     pub(crate) c_header: String,

@@ -148,7 +148,7 @@ fn symbols(
         let annotations = annotation_index.of_type(&d.name.name);
         add(Prefix::ControllerHeader, &annotations.full_name("", &d.name.name), annotations, d.span);
     }
-    for name in objects::digest_names(&found.digests) {
+    for name in crate::control_names::digest_names(&found.digests) {
         symbols.add(Prefix::Digest, &name, None, crate::source::Span::default(), sink);
     }
     symbols

@@ -7,6 +7,7 @@ use super::types::{FlatField, bytes_of, number};
 use super::walk::{ActionInstance, TableInstance};
 use super::{P4InfoBuilder, names, with_width};
 use crate::ast::{self, Composite, DeclKind, Direction};
+use crate::control_names::digest_names;
 use crate::hir::{self, BoundAction, Expr, ExprKind, MatchKind, Table, ValueSetId};
 use crate::source::Span;
 use crate::types::{CompositeType, Type};
@@ -21,19 +22,6 @@ pub(super) fn controller_headers<'a>(annotation_index: &AnnotationIndex<'a>) -> 
     found.retain(|d| annotation_index.of_type(&d.name.name).has("controller_header"));
     found.sort_by_key(|d| d.span);
     found
-}
-
-/// Returns the names of digests: those of the structs that they carry.
-pub(super) fn digest_names(digests: &[Type]) -> Vec<String> {
-    let mut unnamed = 0;
-    let name = |t: &Type| match t {
-        Type::Composite(c) if !c.is_anonymous() => c.name.to_string(),
-        _ => {
-            unnamed += 1;
-            format!("digest_{}", unnamed - 1)
-        }
-    };
-    digests.iter().map(name).collect()
 }
 
 impl P4InfoBuilder<'_> {

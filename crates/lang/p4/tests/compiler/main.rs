@@ -3,6 +3,7 @@
 mod arithmetic;
 mod common;
 mod control_names;
+mod digest;
 mod division;
 mod explain;
 mod features;

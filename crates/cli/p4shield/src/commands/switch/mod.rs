@@ -2,6 +2,7 @@
 
 mod array;
 mod capture;
+mod digest;
 mod group;
 mod load;
 mod mirror;
@@ -38,7 +39,7 @@ use p4shield_tables::write::Write;
 ///   p4shield switch status
 ///   p4shield switch trace --port 1
 ///
-/// Not there yet: priorities of queues, digests, packets to and from a controller.
+/// Not there yet: priorities of queues, packets to and from a controller.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -64,6 +65,7 @@ enum Command {
     Counter(array::Counter),
     Register(array::Register),
     Meter(array::Meter),
+    Digest(digest::Digests),
 }
 
 /// The switch's socket.
@@ -92,6 +94,7 @@ impl Args {
             Command::Counter(a) => a.run(),
             Command::Register(a) => a.run(),
             Command::Meter(a) => a.run(),
+            Command::Digest(a) => a.run(),
         }
     }
 }

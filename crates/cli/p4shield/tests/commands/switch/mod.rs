@@ -2,6 +2,7 @@
 
 mod array;
 mod devices;
+mod digest;
 mod load;
 mod mirror;
 mod port;

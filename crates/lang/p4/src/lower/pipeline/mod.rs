@@ -92,6 +92,7 @@ pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sin
         needs: Vec::new(),
         block: None,
         direct: HashMap::new(),
+        digests: super::digest::Digests::default(),
         tracer: None,
     };
     if settings.trace {
@@ -100,6 +101,7 @@ pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sin
     l.program(end, settings.reject);
     l.warn_unknown();
     let points = l.trace_points();
+    let messages = l.messages();
     let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
     let Lowering { argument_map, architecture, needs, block, cut_parser, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
@@ -110,6 +112,7 @@ pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sin
         argument_map,
         arrays,
         value_sets,
+        messages,
         externs,
         c_header,
         architecture,

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`afxdp`] | a network interface, whose frames AF_XDP sockets receive and send |
 //! | [`pcap`] | a capture file to read, and one to write |
-//! | [`ports`] | one of [`afxdp`], or a DPDK device of `p4shield_dpdk_ports` |
+//! | [`controller`] | memory, between the switch and its controller |
+//! | [`ports`] | one of [`afxdp`], a DPDK device of `p4shield_dpdk_ports`, or the controller's |
 
 #![forbid(unsafe_code)]
 
 pub mod afxdp;
+pub mod controller;
 pub mod pcap;
 pub mod ports;

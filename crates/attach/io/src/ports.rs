@@ -1,4 +1,4 @@
-//! Ports of a thread that may be network interfaces and DPDK devices.
+//! Ports of a thread that may be network interfaces, DPDK devices, and that of the controller.
 //!
 //! Without a DPDK device, no library of DPDK is loaded.
 
@@ -10,14 +10,18 @@ use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts};
 use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent};
 
 use crate::afxdp::{self, AfxdpConfig, AfxdpPorts, InterfacePort};
+use crate::controller::Controller;
 
 /// The prefix of a DPDK device's name.
 pub const DPDK: &str = "dpdk:";
 
+/// The name of the controller's port ([`Controller`]). No interface has a colon in its name.
+pub const CONTROLLER: &str = "cpu:controller";
+
 /// The ports, and how those of DPDK are opened.
 #[derive(Clone, Debug, Default)]
 pub struct PortsConfig {
-    /// Names in the order of the ports' numbers: interfaces, or DPDK devices after [`DPDK`].
+    /// Names in the order of the ports' numbers: interfaces, DPDK devices after [`DPDK`], or [`CONTROLLER`].
     pub names: Vec<String>,
     /// EAL's options, separated by blanks; see [`DpdkConfig::options`].
     pub dpdk_options: Option<String>,
@@ -42,6 +46,7 @@ pub enum Error {
 enum Place {
     Interface(usize),
     Device(usize),
+    Controller,
 }
 
 /// The ports of a thread, opened by [`Ports::open`].
@@ -51,6 +56,7 @@ pub struct Ports {
     places: Vec<Place>,
     interfaces: AfxdpPorts,
     devices: Option<DpdkPorts>,
+    controller: Option<Box<Controller>>,
 }
 
 impl Ports {
@@ -62,29 +68,35 @@ impl Ports {
         let (mut places, mut interfaces, mut devices) =
             (Vec::with_capacity(MAX_PORTS), Vec::new(), Vec::new());
         for name in &config.names {
-            places.push(match name.strip_prefix(DPDK) {
-                Some(device) => {
-                    devices.push(device.to_owned());
-                    Place::Device(devices.len() - 1)
-                }
-                None => {
-                    interfaces.push(name.as_str());
-                    Place::Interface(interfaces.len() - 1)
-                }
+            places.push(if name == CONTROLLER {
+                Place::Controller
+            } else if let Some(device) = name.strip_prefix(DPDK) {
+                devices.push(device.to_owned());
+                Place::Device(devices.len() - 1)
+            } else {
+                interfaces.push(name.as_str());
+                Place::Interface(interfaces.len() - 1)
             });
         }
         let interfaces = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
         let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
         let dpdk = DpdkConfig { devices, options, library };
         let devices = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open(&dpdk)).transpose()?;
-        Ok(Self { places, interfaces, devices })
+        let has_controller = config.names.iter().any(|name| name == CONTROLLER);
+        let controller = has_controller.then(|| Box::new(Controller::new()));
+        Ok(Self { places, interfaces, devices, controller })
+    }
+
+    /// Returns the port of the controller, if there is one.
+    pub fn controller(&mut self) -> Option<&mut Controller> {
+        self.controller.as_deref_mut()
     }
 
     /// Returns the index of each place's interface.
     pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
         self.places.iter().map(|place| match *place {
             Place::Interface(index) => self.interfaces.index(index),
-            Place::Device(_) => None,
+            Place::Device(_) | Place::Controller => None,
         })
     }
 }
@@ -102,6 +114,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.receive(index, most, each)?,
             (Place::Device(index), Some(devices)) => devices.receive(index, most, each)?,
             (Place::Device(_), None) => 0,
+            (Place::Controller, _) => self.controller.as_mut().map_or(0, |c| c.receive(most, each)),
         })
     }
 
@@ -111,6 +124,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.send(index, packet),
             (Place::Device(index), Some(devices)) => devices.send(index, packet),
             (Place::Device(_), None) => false,
+            (Place::Controller, _) => self.controller.as_mut().is_some_and(|c| c.send(packet)),
         }
     }
 
@@ -119,6 +133,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.is_up(index),
             (Place::Device(index), Some(devices)) => devices.is_up(index),
             (Place::Device(_), None) => false,
+            (Place::Controller, _) => true,
         }
     }
 
@@ -140,7 +155,7 @@ impl PacketIo for Ports {
     }
 }
 
-/// Interfaces come and go; DPDK devices stay until the switch stops.
+/// Interfaces come and go; other ports stay until the switch stops.
 impl ExchangePorts for Ports {
     type Port = InterfacePort;
 
@@ -149,6 +164,7 @@ impl ExchangePorts for Ports {
         match self.places.get(place).copied().unwrap_or(next) {
             Place::Interface(index) => self.interfaces.exchange(index, port)?,
             Place::Device(_) => return Err(Refused("a DPDK device is a port until the switch stops")),
+            Place::Controller => return Err(Refused("the CPU port is one until the switch stops")),
         }
         if place == self.places.len() {
             self.places.push(next);
@@ -159,8 +175,8 @@ impl ExchangePorts for Ports {
     fn unsent(&mut self, place: usize) -> Unsent {
         match self.places[place] {
             Place::Interface(index) => self.interfaces.unsent(index),
-            // It does not leave its place.
-            Place::Device(_) => Unsent::default(),
+            // They do not leave their places.
+            Place::Device(_) | Place::Controller => Unsent::default(),
         }
     }
 
@@ -174,7 +190,7 @@ impl ExchangePorts for Ports {
         match (self.places[place], &self.devices) {
             (Place::Interface(index), _) => self.interfaces.lost(index),
             (Place::Device(index), Some(devices)) => devices.lost(index),
-            (Place::Device(_), None) => None,
+            (Place::Device(_), None) | (Place::Controller, _) => None,
         }
     }
 }

@@ -56,6 +56,10 @@ impl Endpoint for Desk {
             Ok(Request::StopRecording) => self.stop_recording().map(|()| Answer::Done),
             Ok(Request::Inject { port, packet }) => self.inject(port, &packet).map(Answer::Records),
             Ok(Request::Digests { from }) => self.digests(from).map(Answer::Digests),
+            Ok(Request::PacketsIn { from }) => self.packets_in(from).map(Answer::PacketsIn),
+            Ok(Request::PacketOut { fields, payload }) => {
+                self.packet_out(&fields, &payload).map(|()| Answer::Done)
+            }
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Queues) => self.queues().map(Answer::Queues),

@@ -86,11 +86,11 @@ impl Desk {
         for mut port in self.ports.all() {
             let before = port.clone();
             let reason = lost.iter().find(|(number, _)| *number == port.number).map(|(_, why)| *why);
-            let kept = if port.is_device() {
+            let kept = if port.is_interface() {
+                self.keep(&mut port, reason, watch)
+            } else {
                 keep_device(&mut port, reason);
                 Ok(())
-            } else {
-                self.keep(&mut port, reason, watch)
             };
             if kept.is_ok() && port != before {
                 report(&before, &port);

@@ -17,6 +17,7 @@
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
 //! | `digest` | digests that the program sent |
+//! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
 //! | `recorder` | the packet thread's part of it |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
@@ -30,6 +31,7 @@
 
 pub mod api;
 mod change;
+mod controller;
 mod desk;
 mod digest;
 mod keeper;
@@ -45,5 +47,6 @@ mod recorder;
 mod run;
 mod write;
 
+pub use p4shield_io::ports::CONTROLLER;
 pub use program::{Loaded, Loader, Traced};
 pub use run::{Config, EntriesFile, SwitchError, run};

@@ -5,8 +5,10 @@ use crate::recorder::RecordWork;
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{MapCopy, MapError};
 use p4shield_io::afxdp::InterfacePort;
+use p4shield_io::controller::Sent;
+use p4shield_io::ports::Ports;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, ExchangePorts, PortCounts, PortError, QueueState, Switch, Traits, Twin};
+use p4shield_switch::{Counts, PortCounts, PortError, QueueState, Switch, Traits, Twin};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,6 +57,10 @@ pub(crate) enum Work {
     Count(Vec<(u16, PortCounts)>, Counts),
     /// Changes a port.
     Port(Box<PortOrder>),
+    /// Copies packets to the controller.
+    Sent(Sent),
+    /// Puts a packet of the controller at its port; true then if there was room.
+    Put(Vec<u8>, bool),
     /// Copies the numbers of the ports that have to be opened anew, with the reasons.
     Lost(Vec<(u16, &'static str)>),
 }
@@ -152,7 +158,7 @@ impl Inbox {
     }
 
     /// Executes the orders that are there.
-    pub(crate) fn serve<I: ExchangePorts<Port = InterfacePort>>(&mut self, switch: &mut Switch<I>) {
+    pub(crate) fn serve(&mut self, switch: &mut Switch<Ports>) {
         for _ in 0..ORDERS {
             let Some(Order { work, reply }) = self.mailbox.take() else { return };
             // The desk may have given up.
@@ -161,7 +167,7 @@ impl Inbox {
     }
 }
 
-fn execute<I: ExchangePorts<Port = InterfacePort>>(mut work: Work, switch: &mut Switch<I>) -> Done {
+fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
     let result = match &mut work {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
@@ -197,6 +203,16 @@ fn execute<I: ExchangePorts<Port = InterfacePort>>(mut work: Work, switch: &mut 
             Ok(())
         }
         Work::Port(order) => change_port(order, switch).map_err(ChangeError::Port),
+        Work::Sent(sent) => {
+            if let Some(controller) = switch.io().controller() {
+                controller.copy(sent);
+            }
+            Ok(())
+        }
+        Work::Put(packet, put) => {
+            *put = switch.io().controller().is_some_and(|c| c.put(packet));
+            Ok(())
+        }
         Work::Lost(ports) => {
             ports.extend(switch.lost_ports());
             Ok(())
@@ -205,10 +221,7 @@ fn execute<I: ExchangePorts<Port = InterfacePort>>(mut work: Work, switch: &mut 
     Done { work, result }
 }
 
-fn change_port<I: ExchangePorts<Port = InterfacePort>>(
-    order: &mut PortOrder,
-    switch: &mut Switch<I>,
-) -> Result<(), PortError> {
+fn change_port(order: &mut PortOrder, switch: &mut Switch<Ports>) -> Result<(), PortError> {
     let PortOrder { number, change, port } = order;
     match *change {
         PortChange::Add => switch.add_port(*number, port),

@@ -1,10 +1,11 @@
 //! Adds and deletes ports: opens and closes their interfaces, and orders the packet thread to exchange them.
 
+use crate::controller::NO_CONTROLLER;
 use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
 use p4shield_io::afxdp::{AfxdpConfig, InterfacePort};
-use p4shield_io::ports::DPDK;
+use p4shield_io::ports::{CONTROLLER, DPDK};
 use p4shield_text::{chain, printable};
 use std::sync::PoisonError;
 
@@ -20,6 +21,9 @@ impl Desk {
                 "{interface}: DPDK devices are opened when the switch starts; stop it, and give it --port \
                  {number}={interface}"
             ));
+        }
+        if interface == CONTROLLER {
+            return Err(NO_CONTROLLER.to_owned());
         }
         let port = open(&interface)?;
         let index = Some(port.index());

@@ -1,7 +1,7 @@
 //! The ports by number, as the desk knows them.
 
 use crate::api::PortState;
-use p4shield_io::ports::DPDK;
+use p4shield_io::ports::{CONTROLLER, DPDK};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::time::Instant;
 pub(crate) struct Port {
     /// Its number in the program.
     pub(crate) number: u16,
-    /// The name of its interface, or of its DPDK device after [`DPDK`].
+    /// The name of its interface, or of its DPDK device after [`DPDK`], or [`CONTROLLER`].
     pub(crate) interface: String,
     /// The index of the interface whose sockets the packet thread has; `None` if it has none.
     pub(crate) index: Option<u32>,
@@ -24,9 +24,9 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Returns whether it is a DPDK device, which is neither opened nor closed while the switch runs.
-    pub(crate) fn is_device(&self) -> bool {
-        self.interface.starts_with(DPDK)
+    /// Returns whether it is an interface. Other ports are neither opened nor closed while the switch runs.
+    pub(crate) fn is_interface(&self) -> bool {
+        self.interface != CONTROLLER && !self.interface.starts_with(DPDK)
     }
 
     /// Returns the problem with its remedy, unless the port is up.
@@ -76,6 +76,11 @@ impl PortList {
         if let Some(known) = self.lock().iter_mut().find(|p| p.number == port.number) {
             known.clone_from(port);
         }
+    }
+
+    /// Returns whether the controller has a port.
+    pub(crate) fn have_controller(&self) -> bool {
+        self.lock().iter().any(|p| p.interface == CONTROLLER)
     }
 
     /// Returns an error unless there is a port with this number.

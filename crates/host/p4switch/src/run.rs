@@ -7,10 +7,10 @@ use crate::metrics;
 use crate::order::{Inbox, orders};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
-use p4shield_io::afxdp::{InterfacePort, Watch};
+use p4shield_io::afxdp::Watch;
 use p4shield_io::ports::{self, Ports, PortsConfig};
 use p4shield_socket::{ListenError, Server, listen};
-use p4shield_switch::{ExchangePorts, PortError, Switch};
+use p4shield_switch::{PacketIo as _, PortError, Switch};
 use p4shield_text::chain;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// The configuration of a switch.
 pub struct Config {
-    /// Numbers of the ports, and their names: network interfaces, or DPDK devices.
+    /// Numbers of the ports, and their names: network interfaces, DPDK devices, or the controller's
+    /// ([`p4shield_io::ports::CONTROLLER`]).
     pub ports: Vec<(u16, String)>,
     /// EAL's options for DPDK devices, by default those that suit devices and machine.
     pub dpdk_options: Option<String>,
@@ -158,11 +159,11 @@ fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrap
 }
 
 /// Loads files, while no packet flows: this thread executes the orders of another one.
-fn load_files<I: ExchangePorts<Port = InterfacePort>>(
+fn load_files(
     desk: &Desk,
     files: &[EntriesFile],
     inbox: &mut Inbox,
-    switch: &mut Switch<I>,
+    switch: &mut Switch<Ports>,
 ) -> Result<(), SwitchError> {
     let load_all = || files.iter().try_for_each(|f| load_file(desk, f));
     std::thread::scope(|scope| {
@@ -187,11 +188,7 @@ fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
-fn step<I: ExchangePorts<Port = InterfacePort>>(
-    switch: &mut Switch<I>,
-    inbox: &mut Inbox,
-    problems: &Mutex<Vec<String>>,
-) {
+fn step(switch: &mut Switch<Ports>, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
     let received = switch.round().unwrap_or_else(|error| note(problems, &error));
     inbox.serve(switch);
     if received == 0 {

@@ -247,7 +247,7 @@ fn data(action: &ActionFacts, given: &[Named]) -> Result<Vec<BigUint>, EntryText
 }
 
 /// Returns the given values in the order of the names: those with a name first, the others in sequence.
-fn place<'n>(
+pub(crate) fn place<'n>(
     what: &str,
     kind: &'static str,
     given: &[Named],

@@ -3,9 +3,11 @@
 mod array;
 mod capture;
 mod digest;
+mod follow;
 mod group;
 mod load;
 mod mirror;
+mod packet;
 mod port;
 mod program;
 mod queue;
@@ -39,7 +41,7 @@ use p4shield_tables::write::Write;
 ///   p4shield switch status
 ///   p4shield switch trace --port 1
 ///
-/// Not there yet: priorities of queues, packets to and from a controller.
+/// Not there yet: priorities of queues.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -66,6 +68,7 @@ enum Command {
     Register(array::Register),
     Meter(array::Meter),
     Digest(digest::Digests),
+    Packet(packet::Packets),
 }
 
 /// The switch's socket.
@@ -95,6 +98,7 @@ impl Args {
             Command::Register(a) => a.run(),
             Command::Meter(a) => a.run(),
             Command::Digest(a) => a.run(),
+            Command::Packet(a) => a.run(),
         }
     }
 }

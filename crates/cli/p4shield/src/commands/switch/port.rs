@@ -70,6 +70,9 @@ pub(super) fn port(text: &str) -> Result<Port, String> {
     let form = || "write NUMBER=INTERFACE, such as 1=veth1".to_owned();
     let (number, interface) = text.split_once('=').ok_or_else(form)?;
     let number = number.parse().map_err(|_| form())?;
+    if interface.starts_with("cpu:") {
+        return Err("give the CPU port by --cpu-port NUMBER when the switch starts".to_owned());
+    }
     if interface.is_empty() { Err(form()) } else { Ok(Port { number, interface: interface.to_owned() }) }
 }
 

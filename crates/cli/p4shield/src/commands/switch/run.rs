@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use p4shield_bpf::Object;
 use p4shield_console::{Exit, Refused, output, signals};
-use p4shield_p4switch::{Config, SwitchError, run};
+use p4shield_p4switch::{CONTROLLER, Config, SwitchError, run};
 
 use super::port::{Port, port};
 use super::program::{self, Source};
@@ -35,6 +35,10 @@ pub(super) struct Run {
     /// A port: its number in the program, and the network interface or dpdk:DEVICE; once for each port
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true, value_parser = port)]
     ports: Vec<Port>,
+    /// The controller's port: packets that leave by it are for `p4shield switch packet receive`, and those of
+    /// `p4shield switch packet send` arrive at it
+    #[arg(long, value_name = "NUMBER")]
+    cpu_port: Option<u16>,
     /// Load this file before the first packet, as `p4shield switch table load` does; may be repeated
     #[arg(long, value_name = "FILE")]
     entries: Vec<PathBuf>,
@@ -69,7 +73,8 @@ impl Run {
             Ok(objects) => Ok(program::parse(&name, &objects)?),
             Err(why) => Err(why),
         };
-        let ports = self.ports.into_iter().map(|p| (p.number, p.interface)).collect::<Vec<_>>();
+        let mut ports = self.ports.into_iter().map(|p| (p.number, p.interface)).collect::<Vec<_>>();
+        ports.extend(self.cpu_port.map(|number| (number, CONTROLLER.to_owned())));
         let socket = self.socket.socket;
         let loader =
             |name: &str, objects: &[Object]| program::load(name, objects).map_err(|e| format!("{e:#}"));

@@ -51,10 +51,12 @@ pub(super) struct Trace {
     socket: Socket,
 }
 
+/// A packet's bytes.
 #[derive(Clone, Debug)]
-struct Packet(Vec<u8>);
+pub(super) struct Packet(pub(super) Vec<u8>);
 
-fn packet(text: &str) -> Result<Packet, String> {
+/// Parses hexadecimal bytes, with blanks and colons between them.
+pub(super) fn packet(text: &str) -> Result<Packet, String> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
     let bytes = hex::decode(digits.strip_prefix("0x").unwrap_or(&digits)).map_err(|e| e.to_string())?;
     if bytes.is_empty() { Err("the packet has no bytes".to_owned()) } else { Ok(Packet(bytes)) }

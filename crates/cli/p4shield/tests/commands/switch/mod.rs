@@ -5,6 +5,7 @@ mod devices;
 mod digest;
 mod load;
 mod mirror;
+mod packet;
 mod port;
 mod queue;
 mod replace;

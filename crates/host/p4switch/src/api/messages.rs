@@ -1,24 +1,17 @@
-//! The requests and answers of a switch's socket: each is one line of JSON.
+//! Requests and answers.
 
-pub use crate::recorded::{RecordView, RecordsView, StepView, Wanted};
-pub use p4shield_entries::Format;
-use p4shield_socket::{AskError, Patience};
-pub use p4shield_tables::message::{DigestView, MessageView};
-pub use p4shield_tables::trace::{EventView, PointKind};
+use crate::recorded::{RecordsView, Wanted};
+use p4shield_entries::Format;
+use p4shield_tables::entry::Named;
+use p4shield_tables::message::{DigestView, MessageView};
 use p4shield_tables::view::{DirectionView, Inspection};
 use p4shield_tables::write::{CloneSession, Group, Write};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Longest request in bytes. JSON takes two bytes for a line's end.
 pub(crate) const MAX_LINE: u64 = 2 * MAX_FILE + 4096;
 /// Longest file in bytes: more than 100,000 entries.
 pub const MAX_FILE: u64 = 16 << 20;
-/// The limits of an answer.
-const PATIENCE: Patience = Patience { time: Duration::from_secs(30), bytes: 64 << 20 };
-/// The same while a program is verified.
-const VERIFICATION: Patience = Patience { time: Duration::from_secs(600), bytes: 1 << 20 };
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +60,20 @@ pub enum Request {
         /// [`DigestsView::next`] of the last answer; without it, only `next` is returned.
         from: Option<u64>,
     },
+    /// Returns packets that the program has sent to the controller.
+    #[serde(rename = "packets_in")]
+    PacketsIn {
+        /// [`PacketsIn::next`] of the last answer; without it, only `next` is returned.
+        from: Option<u64>,
+    },
+    /// Sends a packet of the controller into the switch, by the CPU port.
+    #[serde(rename = "packet_out")]
+    PacketOut {
+        /// The fields of its header.
+        fields: Vec<Named>,
+        /// The bytes behind the header, hexadecimal.
+        payload: String,
+    },
     /// Starts to record packets.
     Record {
         /// Those to record.
@@ -112,6 +119,9 @@ pub enum Answer {
     Records(RecordsView),
     /// Digests.
     Digests(DigestsView),
+    /// Packets to the controller.
+    #[serde(rename = "packets_in")]
+    PacketsIn(PacketsIn),
     /// A table, group or session has been written, a port added or deleted, or a recording started or ended.
     Done,
     /// A file has been loaded.
@@ -143,6 +153,26 @@ pub struct DigestsView {
     pub next: u64,
     /// Digests between the place that was asked for and `next` that later ones have overwritten.
     pub missed: u64,
+}
+
+/// Packets that the program has sent to the controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketsIn {
+    /// The packets, in their order.
+    pub packets: Vec<PacketIn>,
+    /// The place with which to continue.
+    pub next: u64,
+    /// Packets between the place that was asked for and `next` that later ones have overwritten.
+    pub missed: u64,
+}
+
+/// A packet to the controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketIn {
+    /// Names and values of the fields of its header; none if the program declares no header for it.
+    pub values: Vec<(String, String)>,
+    /// The bytes behind the header, hexadecimal.
+    pub payload: String,
 }
 
 /// The state that a replaced program left.
@@ -265,233 +295,6 @@ pub struct Dropped {
     pub reason: String,
     /// Packets and copies.
     pub packets: u64,
-}
-
-/// The reason why a request failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ApiError {
-    /// No switch listens there.
-    #[error(
-        "no switch listens on {}; start one with `p4shield switch run`, or name its socket with --socket",
-        socket.display()
-    )]
-    Connect {
-        /// The socket.
-        socket: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There is no valid answer.
-    #[error("the switch gave no answer; check that it has the same version, and see its output")]
-    Ask(#[source] AskError),
-    /// The switch refused the request.
-    #[error("{0}")]
-    Failed(String),
-    /// The switch refused a file, and nothing has changed.
-    #[error("line {line}: {why}")]
-    Refused {
-        /// The first wrong line, from 1.
-        line: usize,
-        /// The reason.
-        why: String,
-    },
-    /// The answer does not belong to the request.
-    #[error("the switch gave an answer of the wrong kind; check that it has the same version")]
-    Unexpected,
-}
-
-/// Sends a request to the switch that listens on `socket`, and returns its answer.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn ask(socket: &Path, request: &Request) -> Result<Answer, ApiError> {
-    ask_within(socket, request, PATIENCE)
-}
-
-fn ask_within(socket: &Path, request: &Request, patience: Patience) -> Result<Answer, ApiError> {
-    match p4shield_socket::ask(socket, request, patience) {
-        Ok(Answer::Failed(why)) => Err(ApiError::Failed(why)),
-        Ok(Answer::Refused { line, why }) => Err(ApiError::Refused { line, why }),
-        Ok(answer) => Ok(answer),
-        Err(AskError::Connect(source)) => Err(ApiError::Connect { socket: socket.to_owned(), source }),
-        Err(error) => Err(ApiError::Ask(error)),
-    }
-}
-
-/// Returns the status of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn status(socket: &Path) -> Result<Status, ApiError> {
-    match ask(socket, &Request::Status)? {
-        Answer::Status(status) => Ok(status),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Shows tables, counters or registers of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn show(socket: &Path, inspection: &Inspection) -> Result<DirectionView, ApiError> {
-    match ask(socket, &Request::Show(inspection.clone()))? {
-        Answer::Shown(view) => Ok(*view),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Returns the multicast groups of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn groups(socket: &Path) -> Result<Vec<Group>, ApiError> {
-    match ask(socket, &Request::Groups)? {
-        Answer::Groups(groups) => Ok(groups),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Returns the clone sessions of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn sessions(socket: &Path) -> Result<Vec<CloneSession>, ApiError> {
-    match ask(socket, &Request::Sessions)? {
-        Answer::Sessions(sessions) => Ok(sessions),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Returns the queues of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn queues(socket: &Path) -> Result<Vec<QueueStatus>, ApiError> {
-    match ask(socket, &Request::Queues)? {
-        Answer::Queues(queues) => Ok(queues),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Returns digests of a switch's program, from this number on.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn digests(socket: &Path, from: Option<u64>) -> Result<DigestsView, ApiError> {
-    match ask(socket, &Request::Digests { from })? {
-        Answer::Digests(view) => Ok(view),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Writes a table, group, session or queue of a switch.
-///
-/// # Errors
-/// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
-pub fn write(socket: &Path, write: Write) -> Result<(), ApiError> {
-    match ask(socket, &Request::Write { write })? {
-        Answer::Done => Ok(()),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Adds a port to a switch.
-///
-/// # Errors
-/// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
-pub fn add_port(socket: &Path, number: u16, interface: String) -> Result<(), ApiError> {
-    match ask(socket, &Request::AddPort { number, interface })? {
-        Answer::Done => Ok(()),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Deletes a port of a switch.
-///
-/// # Errors
-/// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
-pub fn delete_port(socket: &Path, number: u16) -> Result<(), ApiError> {
-    match ask(socket, &Request::DeletePort { number })? {
-        Answer::Done => Ok(()),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Has a switch write what a file says, and returns the number of writes.
-///
-/// # Errors
-/// [`ApiError`]; after [`ApiError::Refused`] and [`ApiError::Failed`] nothing has changed.
-pub fn load(socket: &Path, format: Format, text: String, replace: bool) -> Result<usize, ApiError> {
-    match ask(socket, &Request::Load { format, text, replace })? {
-        Answer::Loaded { writes } => Ok(writes),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Has a switch verify the program of these objects, and run it instead of its own.
-///
-/// # Errors
-/// [`ApiError`]; after [`ApiError::Failed`] the switch runs the program that it had.
-pub fn replace(
-    socket: &Path,
-    file: String,
-    objects: &[Vec<u8>],
-    traced: Result<&[Vec<u8>], String>,
-) -> Result<Replaced, ApiError> {
-    let encoded = |objects: &[Vec<u8>]| objects.iter().map(hex::encode).collect();
-    let request = Request::Replace { file, objects: encoded(objects), traced: traced.map(encoded) };
-    match ask_within(socket, &request, VERIFICATION)? {
-        Answer::Replaced(replaced) => Ok(replaced),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Has a switch start to record packets. The first recording with events takes as long as a verification.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn record(socket: &Path, wanted: Wanted) -> Result<(), ApiError> {
-    match ask_within(socket, &Request::Record { wanted }, VERIFICATION)? {
-        Answer::Done => Ok(()),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Takes the packets that a switch recorded since the last call. The recording ends three seconds after
-/// the last call.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn records(socket: &Path) -> Result<RecordsView, ApiError> {
-    match ask(socket, &Request::Records)? {
-        Answer::Records(records) => Ok(records),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Ends the recording of a switch.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn stop_recording(socket: &Path) -> Result<(), ApiError> {
-    match ask(socket, &Request::StopRecording)? {
-        Answer::Done => Ok(()),
-        _ => Err(ApiError::Unexpected),
-    }
-}
-
-/// Has a switch judge a packet as if it had arrived at a port, and returns what happened to it.
-///
-/// # Errors
-/// [`ApiError`].
-pub fn inject(socket: &Path, port: u16, packet: &[u8]) -> Result<RecordsView, ApiError> {
-    let request = Request::Inject { port, packet: hex::encode(packet) };
-    match ask_within(socket, &request, VERIFICATION)? {
-        Answer::Records(records) => Ok(records),
-        _ => Err(ApiError::Unexpected),
-    }
 }
 
 /// Parses any bytes as a request and as an answer. Entry point for fuzzing.

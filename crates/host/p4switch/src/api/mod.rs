@@ -1,0 +1,19 @@
+//! The requests and answers of a switch's socket: each is one line of JSON.
+
+mod client;
+mod messages;
+
+pub use crate::recorded::{RecordView, RecordsView, StepView, Wanted};
+pub use client::{
+    ApiError, add_port, ask, delete_port, digests, groups, inject, load, packet_out, packets_in, queues,
+    record, records, replace, sessions, show, status, stop_recording, write,
+};
+pub(crate) use messages::MAX_LINE;
+pub use messages::{
+    Answer, DigestsView, Dropped, MAX_FILE, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus,
+    Replaced, Request, Status, Traffic, fuzz,
+};
+pub use p4shield_entries::Format;
+pub use p4shield_tables::entry::Named;
+pub use p4shield_tables::message::{DigestView, MessageView};
+pub use p4shield_tables::trace::{EventView, PointKind};

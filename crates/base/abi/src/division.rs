@@ -23,6 +23,19 @@ pub const BLOCK_HEADER_SIZE: usize = 32;
 /// Most bytes of a block: a switch copies it for each copy of a packet.
 pub const MAX_BLOCK_SIZE: usize = 32 << 10;
 
+/// Priorities of packets: the greater ones leave a queue first.
+pub const PRIORITIES: usize = 8;
+
+/// Returns port and priority of a packet from `output_port` behind a run of a program for `v1model`: the port
+/// in its lower 16 bits, and above them the priority in three bits.
+#[must_use]
+pub const fn destination(output_port: u32) -> (u16, u8) {
+    (output_port as u16, ((output_port >> PRIORITY_SHIFT) as usize % PRIORITIES) as u8)
+}
+
+/// Place of the priority in `output_port`.
+pub const PRIORITY_SHIFT: u32 = 16;
+
 /// Offsets in the block, each of a `u32`: the arguments of requests, and the answers of a queue.
 pub mod argument {
     /// Session of [`super::request::CLONE`].
@@ -85,4 +98,16 @@ pub mod entry {
     /// Added to one that begins at the start, if the program reads how long packets waited
     /// ([`crate::object::need::QUEUES`]): no packet passes both parts in one run.
     pub const QUEUED: u32 = 0x80;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_has_a_port_and_one_of_eight_priorities() {
+        assert_eq!(destination(511), (511, 0));
+        assert_eq!(destination(5 << PRIORITY_SHIFT | 7), (7, 5));
+        assert_eq!(destination(u32::MAX), (u16::MAX, 7));
+    }
 }

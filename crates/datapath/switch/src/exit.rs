@@ -2,12 +2,13 @@
 
 use crate::counts::{Counts, DropReason};
 use crate::io::PacketIo;
-use crate::queue::Queue;
+use crate::queue::{Arriving, Pushed, Queue};
 use crate::record::{Recorder, Step};
 use p4shield_abi::Verdict;
+use p4shield_abi::division::destination;
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::Meta;
-use p4shield_bpf::{Entry, Packet, Program, RunResult};
+use p4shield_bpf::{Packet, Program, RunResult};
 use p4shield_traffic::{Event, Loss, Outcome, Ready};
 
 /// `ubpf_action.REDIRECT` of `ubpf_model`.
@@ -92,15 +93,20 @@ impl<I: PacketIo> Leaving<'_, I> {
             Architecture::Ubpf => result.output_action == REDIRECT,
             Architecture::Ebpf => false,
         };
+        let (port, priority) = match self.architecture {
+            Architecture::V1model => destination(result.output_port),
+            _ => (u16::try_from(result.output_port).unwrap_or(u16::MAX), 0),
+        };
         let to = if is_named {
-            usize::try_from(result.output_port).ok().and_then(|p| *self.exit.indexes.get(p)?)
+            self.exit.indexes.get(usize::from(port)).copied().flatten()
         } else {
             Some(self.exit.other(self.from))
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
         if self.exit.has_queues && !self.waits_before && self.exit.queues[to].is_some() {
-            self.queue(to, None, bytes, &[], &Meta::default());
+            let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
+            self.queue(to, &from);
         } else {
             let lost = self.exit.send(to, bytes);
             if let Some(recorder) = &mut self.recorder {
@@ -115,15 +121,16 @@ impl<I: PacketIo> Leaving<'_, I> {
 
     /// Lets a packet wait for the port in this place, which has a queue.
     #[inline(never)]
-    fn queue(&mut self, to: usize, entry: Option<Entry>, bytes: &[u8], block: &[u8], meta: &Meta) {
+    fn queue(&mut self, to: usize, packet: &Arriving<'_>) {
         let Some(queue) = &mut self.exit.queues[to] else { return };
-        if queue.push(entry, bytes, block, meta, self.now_ns) {
-            self.exit.counts.waiting += 1;
-            let port = self.exit.numbers[to];
-            self.step(Step::Queued { port });
-        } else {
-            self.drop_packet(DropReason::Queue);
+        match queue.push(packet, self.now_ns) {
+            Pushed::Waits => self.exit.counts.waiting += 1,
+            // One that waits took the place of another.
+            Pushed::Displaces => self.exit.counts.dropped[DropReason::Queue as usize] += 1,
+            Pushed::Lost => return self.drop_packet(DropReason::Queue),
         }
+        let port = self.exit.numbers[to];
+        self.step(Step::Queued { port });
     }
 
     fn drop_packet(&mut self, reason: DropReason) {
@@ -146,7 +153,8 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
     fn hold(&mut self, ready: Ready<'_>) -> bool {
         let index = self.exit.indexes.get(usize::from(ready.entry.port)).copied().flatten();
         let Some(to) = index.filter(|to| self.exit.queues[*to].is_some()) else { return false };
-        self.queue(to, Some(ready.entry), ready.bytes, ready.block, ready.meta);
+        let Ready { entry, bytes, block, meta } = ready;
+        self.queue(to, &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta });
         true
     }
 

@@ -1,11 +1,13 @@
 //! Queues: packets that wait for a port with a rate.
 //!
 //! In a program that reads how long packets waited, they wait between ingress and egress; in any other,
-//! behind egress, which makes no difference to it. A queue is first in, first out, and drops a packet that
-//! finds it full. Its buffers are allocated when it is made.
+//! behind egress, which makes no difference to it. Packets of a greater priority leave first; those of one
+//! priority in the order in which they came. A packet that finds its queue full takes the place of the last
+//! one of the least priority, if its own is greater, and is dropped otherwise. Buffers are allocated when a
+//! queue is made.
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
-use p4shield_abi::division::MAX_BLOCK_SIZE;
+use p4shield_abi::division::{MAX_BLOCK_SIZE, PRIORITIES};
 use p4shield_bpf::{Entry, Meta};
 use std::collections::VecDeque;
 
@@ -76,11 +78,35 @@ pub(crate) struct Waiting {
     pub(crate) behind: u32,
 }
 
+/// A packet that arrives at a queue.
+pub(crate) struct Arriving<'a> {
+    /// Where its run starts; `None` if it only has to be sent.
+    pub(crate) entry: Option<Entry>,
+    /// Its priority, less than [`PRIORITIES`].
+    pub(crate) priority: u8,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) block: &'a [u8],
+    pub(crate) meta: &'a Meta,
+}
+
+/// The fate of a packet that arrives at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits.
+    Waits,
+    /// It waits in the place of one of less priority, which is lost.
+    Displaces,
+    /// It is lost.
+    Lost,
+}
+
 /// The queue of a port.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) limits: QueueLimits,
-    waiting: VecDeque<Waiting>,
+    /// By priority.
+    waiting: [VecDeque<Waiting>; PRIORITIES],
+    len: usize,
     spare: Vec<Waiting>,
     /// When the next packet may leave.
     next_ns: u64,
@@ -108,46 +134,55 @@ impl Queue {
         };
         Ok(Self {
             limits,
-            waiting: VecDeque::with_capacity(depth as usize),
+            waiting: std::array::from_fn(|_| VecDeque::with_capacity(depth as usize)),
+            len: 0,
             spare: std::iter::repeat_with(buffer).take(depth as usize).collect(),
             next_ns: 0,
             dropped: 0,
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+    pub(crate) const fn len(&self) -> usize {
+        self.len
     }
 
-    /// Appends a packet. Returns false, and counts it, if the queue is full.
-    pub(crate) fn push(
-        &mut self,
-        entry: Option<Entry>,
-        bytes: &[u8],
-        block: &[u8],
-        meta: &Meta,
-        now_ns: u64,
-    ) -> bool {
-        let Some(mut packet) = self.spare.pop() else {
-            self.dropped += 1;
-            return false;
+    /// Lets a packet wait, if there is room or one of less priority; one that is lost is counted.
+    pub(crate) fn push(&mut self, arriving: &Arriving<'_>, now_ns: u64) -> Pushed {
+        let Arriving { entry, priority, bytes, block, meta } = arriving;
+        let (mut packet, pushed) = match self.spare.pop() {
+            Some(packet) => (packet, Pushed::Waits),
+            None => {
+                self.dropped += 1;
+                let Some(packet) = self.displace(*priority) else { return Pushed::Lost };
+                (packet, Pushed::Displaces)
+            }
         };
-        (packet.entry, packet.meta, packet.since_ns) = (entry, *meta, now_ns);
-        packet.behind = self.waiting.len() as u32;
+        (packet.entry, packet.meta, packet.since_ns) = (*entry, **meta, now_ns);
+        packet.behind = self.len as u32;
         packet.bytes.clear();
         packet.bytes.extend_from_slice(bytes);
         packet.block.clear();
         packet.block.extend_from_slice(block);
-        self.waiting.push_back(packet);
-        true
+        self.waiting[usize::from(*priority) % PRIORITIES].push_back(packet);
+        self.len += 1;
+        pushed
     }
 
-    /// Removes the first packet if it may leave by now, or if `any`.
+    /// Removes the last packet of the least priority, if that is less than this one.
+    fn displace(&mut self, priority: u8) -> Option<Waiting> {
+        let less = &mut self.waiting[..usize::from(priority) % PRIORITIES];
+        let packet = less.iter_mut().find_map(VecDeque::pop_back)?;
+        self.len -= 1;
+        Some(packet)
+    }
+
+    /// Removes the first packet of the greatest priority if it may leave by now, or if `any`.
     pub(crate) fn pop(&mut self, now_ns: u64, any: bool) -> Option<Waiting> {
         if !any && self.next_ns > now_ns {
             return None;
         }
-        let packet = self.waiting.pop_front()?;
+        let packet = self.waiting.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        self.len -= 1;
         self.next_ns =
             self.next_ns.max(now_ns.saturating_sub(BURST_NS)) + self.limits.cost(packet.bytes.len());
         Some(packet)
@@ -160,7 +195,7 @@ impl Queue {
 
     /// Returns when the next packet may leave; `None` if none waits.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        (!self.waiting.is_empty()).then_some(self.next_ns)
+        (self.len > 0).then_some(self.next_ns)
     }
 }
 
@@ -168,11 +203,17 @@ impl Queue {
 mod tests {
     use super::*;
 
+    /// Lets a packet of these bytes wait.
+    fn push(queue: &mut Queue, priority: u8, bytes: &[u8], now_ns: u64) -> Pushed {
+        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
+        queue.push(&arriving, now_ns)
+    }
+
     /// Pushes packets of 125 bytes at once, and returns when each leaves, in microseconds.
     fn leave(limits: QueueLimits, count: usize, start_ns: u64) -> Vec<u64> {
         let mut queue = Queue::new(limits).unwrap();
         for _ in 0..count {
-            assert!(queue.push(None, &[0; 125], &[], &Meta::default(), start_ns));
+            assert_eq!(push(&mut queue, 0, &[0; 125], start_ns), Pushed::Waits);
         }
         let mut left = Vec::new();
         let mut now = start_ns;
@@ -198,10 +239,30 @@ mod tests {
     #[test]
     fn a_full_queue_takes_nothing_and_counts_it() {
         let mut queue = Queue::new(QueueLimits { depth: Some(2), ..QueueLimits::default() }).unwrap();
-        let pushed = [0; 3].map(|_| queue.push(None, &[1], &[], &Meta::default(), 0));
-        assert_eq!((pushed, queue.len(), queue.dropped), ([true, true, false], 2, 1));
+        let pushed = [0; 3].map(|_| push(&mut queue, 0, &[1], 0));
+        assert_eq!(pushed, [Pushed::Waits, Pushed::Waits, Pushed::Lost]);
+        assert_eq!((queue.len(), queue.dropped), (2, 1));
         let first = queue.pop(0, false).unwrap();
         queue.done(first);
-        assert!(queue.push(None, &[1], &[], &Meta::default(), 0));
+        assert_eq!(push(&mut queue, 0, &[1], 0), Pushed::Waits);
+    }
+
+    #[test]
+    fn a_greater_priority_leaves_first_and_displaces_the_least() {
+        let mut queue = Queue::new(QueueLimits { depth: Some(3), ..QueueLimits::default() }).unwrap();
+        for (priority, byte) in [(1, 10), (0, 1), (0, 2)] {
+            assert_eq!(push(&mut queue, priority, &[byte], 0), Pushed::Waits);
+        }
+        assert_eq!(push(&mut queue, 0, &[3], 0), Pushed::Lost);
+        assert_eq!(push(&mut queue, 7, &[70], 0), Pushed::Displaces);
+        assert_eq!(push(&mut queue, 1, &[11], 0), Pushed::Displaces);
+        assert_eq!(push(&mut queue, 1, &[12], 0), Pushed::Lost);
+        assert_eq!((queue.len(), queue.dropped), (3, 4));
+        let mut left = Vec::new();
+        while let Some(packet) = queue.pop(0, true) {
+            left.push(packet.bytes[0]);
+            queue.done(packet);
+        }
+        assert_eq!((left, queue.len()), (vec![70, 10, 11], 0));
     }
 }

@@ -106,6 +106,8 @@ pub struct Entry {
     pub port: u16,
     /// Its replication id.
     pub replica: u16,
+    /// Its priority in queues, which its run does not see.
+    pub priority: u8,
 }
 
 /// Result of one run. If `verdict` is pass and `rewritten` is set, [`Packet::bytes`],

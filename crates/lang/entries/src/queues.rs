@@ -15,7 +15,7 @@ pub(crate) fn write(command: &str, arguments: &[&str]) -> Option<Result<Write, P
     };
     if arguments.len() > 2 {
         let command = command.to_owned();
-        let why = "a port has one queue, without priorities; leave the priority out";
+        let why = "a port has one rate and one depth for all priorities; leave the priority out";
         return Some(Err(Problem::Unsupported { command, why }));
     }
     Some(read(command, arguments).ok_or(Problem::Usage(usage)))

@@ -8,7 +8,7 @@
 //   program that may ask for it. What ingress asks for is done as in the reference switch: first the clone, then
 //   resubmission, or the multicast group, or the port. Copies and packets that start again keep their ingress_port.
 // - A port of `p4shield switch run` has a queue if it has a rate; elsewhere the queueing fields are 0. Timestamps are
-//   microseconds of the P4 VM's monotonic clock, or of the switch's since its start. There are no priorities.
+//   microseconds of the P4 VM's monotonic clock, or of the switch's since its start. Of the packets that wait there, those of the greatest standard_metadata.priority leave first.
 // - Each call of digest() sends a message at once, with the values at the call; there is one receiver, the control plane. Only `p4shield switch` delivers them. A failing assert() drops the packet.
 // - A hit updates the entry's direct counter and meter, even if the action does not call count() or read().
 // - crc32_custom and crc16_custom are crc32 and crc16, the default configuration of the reference switch.

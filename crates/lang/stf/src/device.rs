@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
+use p4shield_abi::division::destination;
 use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
 use p4shield_bpf::verify::{Limits, Refusal, verify};
@@ -101,8 +102,9 @@ pub struct SentPacket {
 struct Collected<'a> {
     sent: Vec<SentPacket>,
     stopped: Option<Stop>,
-    /// The port of packets of a program that does not choose one.
-    stays: Option<u32>,
+    architecture: Architecture,
+    /// The port at which the packet arrived.
+    from: u32,
     /// The packet as it arrived.
     arrived: &'a [u8],
 }
@@ -115,7 +117,13 @@ impl Outcome for Collected<'_> {
             // The bytes after the header copy follow unchanged, unless the program cut them off.
             bytes.extend(self.arrived.get(MAX_HEADER_BYTES as usize..).unwrap_or_default());
             bytes.truncate(result.total as usize);
-            self.sent.push(SentPacket { port: self.stays.unwrap_or(result.output_port), bytes });
+            let port = match self.architecture {
+                Architecture::V1model => destination(result.output_port).0.into(),
+                Architecture::Ubpf => result.output_port,
+                // It does not choose one.
+                Architecture::Ebpf => self.from,
+            };
+            self.sent.push(SentPacket { port, bytes });
         }
     }
 
@@ -200,12 +208,13 @@ impl Device {
         self.now_ns += STEP_NS;
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
         // A program for `ebpf_model` is a filter: packets leave on the port on which they arrived.
-        let stays = (self.facts.architecture == Architecture::Ebpf).then_some(port);
+        let (architecture, from) = (self.facts.architecture, port);
         let Self { engines, packet, info, traffic, facts, .. } = self;
         let mut results: Vec<Vec<SentPacket>> = Vec::new();
         for (engine, program) in engines {
             packet.reset(bytes, bytes.len() as u32);
-            let mut collected = Collected { sent: Vec::new(), stopped: None, stays, arrived: bytes };
+            let mut collected =
+                Collected { sent: Vec::new(), stopped: None, architecture, from, arrived: bytes };
             let result = program.run(packet, &meta, info);
             if facts.divided && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };

@@ -4,7 +4,7 @@ use crate::groups::{Copy, Groups};
 use crate::job::{Job, Jobs};
 use crate::sessions::Sessions;
 use p4shield_abi::Verdict;
-use p4shield_abi::division::{MAX_BLOCK_SIZE, argument, entry, request};
+use p4shield_abi::division::{MAX_BLOCK_SIZE, argument, destination, entry, request};
 use p4shield_bpf::{Entry, Meta, Packet, Program, RunResult, VmInfo};
 
 /// Most runs that one packet causes behind its first. A group has at most [`crate::MAX_COPIES`] members, so
@@ -206,7 +206,8 @@ impl Traffic {
             self.clone_packet(argument::CLONE_EGRESS_SESSION, entry::CLONE_EGRESS, arrived, outcome);
         }
         let queued = if self.queues { entry::QUEUED } else { 0 };
-        let from = |number| Entry { number, ..Entry::default() };
+        let (_, priority) = destination(result.output_port);
+        let from = |number| Entry { number, priority, ..Entry::default() };
         if asked & request::RESUBMIT != 0 {
             outcome.note(Event::Resubmitted);
             self.wait(from(entry::RESUBMIT | queued), None, arrived, outcome);

@@ -77,6 +77,33 @@ fn packets_wait_for_the_rate_of_their_port() {
 }
 
 #[test]
+fn packets_of_a_greater_priority_leave_a_queue_first() {
+    let sets = PROBE.replace("std.egress_spec =", "std.priority = (bit<3>) hdr.h.at; std.egress_spec =");
+    let behind = ["enq_qdepth", "deq_qdepth", "deq_timedelta", "enq_timestamp"]
+        .iter()
+        .fold(sets.clone(), |text, field| text.replace(&format!("std.{field}"), "8w0"));
+    assert_ne!(sets, behind);
+    for text in [sets, behind.replace("= 8w0", "= (bit<32>) 8w0")] {
+        let (program, traits) = load(&compiled(&text));
+        let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
+        switch.set_queue(2, limits(2_000, 4)).unwrap();
+        let of = |priority: u8, mark: u8| {
+            let mut packet = to(2);
+            (packet[15], packet[20]) = (priority, mark);
+            packet
+        };
+        let sent = [of(0, 1), of(3, 2), of(0, 3), of(7, 4), of(3, 5), of(0, 6)];
+        switch.io().input[0].extend(sent);
+        switch.round().unwrap();
+        drain(&mut switch);
+        let left: Vec<u8> = switch.io().output[1].iter().map(|p| p[20]).collect();
+        assert_eq!(left, [4, 2, 5, 1]);
+        assert_eq!(switch.counts().dropped(DropReason::Queue), 2);
+        assert!(switch.counts().balance(), "{:?}", switch.counts());
+    }
+}
+
+#[test]
 fn egress_knows_how_long_a_packet_waited() {
     let mut switch = probe();
     switch.io().input[0].push_back(to(2));

@@ -49,6 +49,8 @@ pub(super) struct Requests {
     names_fields: bool,
     /// The first place where the program reads how long a packet waited in a queue.
     pub(super) queues: Option<Span>,
+    /// True if the program names the priority of packets.
+    pub(super) has_priorities: bool,
     /// The slots of the fields of each list.
     pub(super) lists: BTreeMap<u32, HashSet<Slot>>,
 }
@@ -98,29 +100,34 @@ pub(super) const QUEUE_FIELDS: [(&str, usize); 4] = [
     ("deq_qdepth", argument::LEFT_BEHIND),
 ];
 
-/// Returns the first place where the program reads a field about queues.
-fn read_queue(p: &Program) -> Option<Span> {
-    fn within(stmts: &[Stmt]) -> Option<Span> {
+/// Returns the first place where the program uses an expression of this kind.
+fn first_use(p: &Program, kind: fn(&Expr) -> bool) -> Option<Span> {
+    fn within(stmts: &[Stmt], kind: fn(&Expr) -> bool) -> Option<Span> {
         stmts.iter().find_map(|s| {
             let called =
                 if let StmtKind::Call(c) = &s.kind { c.args.as_written().collect() } else { Vec::new() };
             let called = called.into_iter().filter_map(|(_, a)| a.expr());
-            let found = s.exprs().into_iter().chain(called).find(|e| e.any(&is_queue_field)).map(|e| e.span);
-            found.or_else(|| s.blocks().into_iter().find_map(within))
+            let found = s.exprs().into_iter().chain(called).find(|e| e.any(&kind)).map(|e| e.span);
+            found.or_else(|| s.blocks().into_iter().find_map(|b| within(b, kind)))
         })
     }
     let keys = p.tables.iter().flat_map(|t| &t.keys).map(|k| &k.value);
-    let key = keys.into_iter().find(|e| e.any(&is_queue_field)).map(|e| e.span);
+    let key = keys.into_iter().find(|e| e.any(&kind)).map(|e| e.span);
     let controls = p.controls.iter().flat_map(|c| [&c.locals, &c.body]);
     let routines = p.actions.iter().chain(&p.functions).map(|r| &r.body);
-    key.or_else(|| controls.chain(routines).find_map(|body| within(body)))
+    key.or_else(|| controls.chain(routines).find_map(|body| within(body, kind)))
 }
 
 fn is_queue_field(e: &Expr) -> bool {
-    let ExprKind::Field(of, index) = &e.kind else { return false };
-    let Type::Composite(c) = of.ty.base() else { return false };
-    let name = c.fields.get(*index).map_or("", |(name, _)| name);
-    &*c.name == "standard_metadata_t" && QUEUE_FIELDS.iter().any(|(field, _)| *field == name)
+    standard_field(e).is_some_and(|name| QUEUE_FIELDS.iter().any(|(field, _)| *field == name))
+}
+
+/// Returns the name of a field of standard metadata.
+fn standard_field(e: &Expr) -> Option<&str> {
+    let ExprKind::Field(of, index) = &e.kind else { return None };
+    let Type::Composite(c) = of.ty.base() else { return None };
+    let (name, _) = c.fields.get(*index).filter(|_| &*c.name == "standard_metadata_t")?;
+    Some(name)
 }
 
 impl Lowering<'_> {
@@ -134,7 +141,9 @@ impl Lowering<'_> {
         self.requests.recirculate = recirculate.then(|| self.request());
         let own = ["clone3", "resubmit", "recirculate"];
         self.requests.names_fields = calls(self.hir, &|n| own.contains(&n));
-        self.requests.queues = read_queue(self.hir);
+        self.requests.queues = first_use(self.hir, is_queue_field);
+        let is_priority = |e: &Expr| standard_field(e) == Some("priority");
+        self.requests.has_priorities = first_use(self.hir, is_priority).is_some();
         if clone || resubmit || recirculate {
             metadata.iter().for_each(|(ty, storage)| self.listed_fields(ty, storage, &[]));
         }

@@ -6,6 +6,7 @@ use super::{Machine, Outcome, generate};
 
 use crate::{Included, Options, Resolver};
 use p4shield_abi::Verdict;
+use p4shield_abi::division::destination;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_bpf::verify::{Cache, Limits, Report, verify};
 use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, RunResult, VmInfo, link};
@@ -55,7 +56,7 @@ impl traffic::Outcome for Left<'_> {
         if r.verdict == Verdict::Pass {
             let mut bytes = packet.bytes().to_vec();
             bytes.truncate(r.total as usize);
-            self.packets.push((bytes, self.ports.then_some(r.output_port)));
+            self.packets.push((bytes, self.ports.then(|| destination(r.output_port).0.into())));
         }
     }
 

@@ -40,8 +40,6 @@ use p4shield_tables::write::Write;
 ///   p4shield switch table list routes
 ///   p4shield switch status
 ///   p4shield switch trace --port 1
-///
-/// Not there yet: priorities of queues.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

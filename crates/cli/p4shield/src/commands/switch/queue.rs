@@ -11,8 +11,9 @@ use crate::commands::program_state::columns;
 /// Show and set the queues of ports
 ///
 /// A port with a rate has a queue, first in, first out. Packets wait there, and one that finds it full is
-/// dropped. A program for v1model that reads enq_qdepth, deq_qdepth, deq_timedelta or enq_timestamp has its
-/// packets wait between ingress and egress. A port without a queue sends at once.
+/// dropped. A program for v1model may give packets a priority, 0 to 7: the greater ones leave first, and take
+/// the place of lesser ones in a full queue. One that reads enq_qdepth, deq_qdepth, deq_timedelta or
+/// enq_timestamp has its packets wait between ingress and egress. A port without a queue sends at once.
 ///
 /// Examples:
 ///

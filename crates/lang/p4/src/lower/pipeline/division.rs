@@ -146,6 +146,9 @@ impl Lowering<'_> {
                 [(argument::CLONE_SESSION, session), (argument::GROUP, group), (argument::PORT, port)];
             self.store_block(&arguments, &values);
             self.b.emit(Op::SetContext(offset::OUTPUT_ACTION, 4, asked), Ty::None);
+            if self.requests.has_priorities {
+                self.report_destination(Opnd::C(0));
+            }
             self.b.ret(Opnd::C(0));
         }
         self.b.switch_to(alone);

@@ -11,6 +11,7 @@ use crate::lower::requests::Stage;
 use crate::lower::storage::{Storage, Value};
 use crate::types::Type;
 use p4shield_abi::context::offset;
+use p4shield_abi::division::PRIORITY_SHIFT;
 use std::rc::Rc;
 
 /// The stages behind ingress, and the variables of all stages.
@@ -80,8 +81,19 @@ impl Lowering<'_> {
         self.run_control(s.update, s.shared);
         self.run_deparser(s.deparser, s.shared);
         self.recirculate_at_end(division, asked);
-        self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, port), Ty::None);
+        self.report_destination(port);
         self.write_packet(&s.parser.parser, &s.deparser.control);
+    }
+
+    /// Reports the port of the packet, and above it its priority ([`p4shield_abi::division::destination`]).
+    pub(super) fn report_destination(&mut self, port: Opnd) {
+        let mut to = port;
+        if self.requests.has_priorities {
+            let priority = self.get_standard("priority");
+            let above = self.b.bin(BinOp::Shl, priority, Opnd::C(PRIORITY_SHIFT.into()), 32);
+            to = self.b.bin(BinOp::Or, port, above, 32);
+        }
+        self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, to), Ty::None);
     }
 
     /// Sets what the engine knows of the packet.

@@ -5,7 +5,7 @@
 //! | [`afxdp`] | a network interface, whose frames AF_XDP sockets receive and send |
 //! | [`pcap`] | a capture file to read, and one to write |
 //! | [`controller`] | memory, between the switch and its controller |
-//! | [`ports`] | one of [`afxdp`], a DPDK device of `p4shield_dpdk_ports`, or the controller's |
+//! | [`ports`] | any of these, or a DPDK device of `p4shield_dpdk_ports` |
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Ports of a thread that may be network interfaces, DPDK devices, and that of the controller.
+//! Ports of a thread that may be network interfaces, DPDK devices, capture files, and that of the controller.
 //!
 //! Without a DPDK device, no library of DPDK is loaded.
 
@@ -11,9 +11,14 @@ use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent};
 
 use crate::afxdp::{self, AfxdpConfig, AfxdpPorts, InterfacePort};
 use crate::controller::Controller;
+use crate::pcap::{self, PcapPorts, PortFiles};
 
 /// The prefix of a DPDK device's name.
 pub const DPDK: &str = "dpdk:";
+
+/// The prefix of the names of capture files: one to read and one to write, separated by a comma. Either may
+/// be empty.
+pub const PCAP: &str = "pcap:";
 
 /// The name of the controller's port ([`Controller`]). No interface has a colon in its name.
 pub const CONTROLLER: &str = "cpu:controller";
@@ -21,7 +26,8 @@ pub const CONTROLLER: &str = "cpu:controller";
 /// The ports, and how those of DPDK are opened.
 #[derive(Clone, Debug, Default)]
 pub struct PortsConfig {
-    /// Names in the order of the ports' numbers: interfaces, DPDK devices after [`DPDK`], or [`CONTROLLER`].
+    /// Names in the order of the ports' numbers: interfaces, DPDK devices after [`DPDK`], capture files after
+    /// [`PCAP`], or [`CONTROLLER`].
     pub names: Vec<String>,
     /// EAL's options, separated by blanks; see [`DpdkConfig::options`].
     pub dpdk_options: Option<String>,
@@ -39,6 +45,9 @@ pub enum Error {
     /// A DPDK device.
     #[error(transparent)]
     Device(#[from] p4shield_dpdk_ports::Error),
+    /// A capture file.
+    #[error(transparent)]
+    File(#[from] pcap::Error),
 }
 
 /// A port's place among those of its kind.
@@ -46,6 +55,7 @@ pub enum Error {
 enum Place {
     Interface(usize),
     Device(usize),
+    File(usize),
     Controller,
 }
 
@@ -56,6 +66,7 @@ pub struct Ports {
     places: Vec<Place>,
     interfaces: AfxdpPorts,
     devices: Option<DpdkPorts>,
+    files: PcapPorts,
     controller: Option<Box<Controller>>,
 }
 
@@ -65,26 +76,37 @@ impl Ports {
     /// # Errors
     /// An interface or a device cannot be opened; then none is.
     pub fn open(config: &PortsConfig) -> Result<Self, Error> {
-        let (mut places, mut interfaces, mut devices) =
-            (Vec::with_capacity(MAX_PORTS), Vec::new(), Vec::new());
+        let mut places = Vec::with_capacity(MAX_PORTS);
+        let (mut interfaces, mut devices, mut files) = (Vec::new(), Vec::new(), Vec::new());
         for name in &config.names {
             places.push(if name == CONTROLLER {
                 Place::Controller
             } else if let Some(device) = name.strip_prefix(DPDK) {
                 devices.push(device.to_owned());
                 Place::Device(devices.len() - 1)
+            } else if let Some(names) = name.strip_prefix(PCAP) {
+                files.push(port_files(names));
+                Place::File(files.len() - 1)
             } else {
                 interfaces.push(name.as_str());
                 Place::Interface(interfaces.len() - 1)
             });
         }
+        // Outputs are created only if all else is there.
         let interfaces = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
         let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
         let dpdk = DpdkConfig { devices, options, library };
         let devices = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open(&dpdk)).transpose()?;
         let has_controller = config.names.iter().any(|name| name == CONTROLLER);
         let controller = has_controller.then(|| Box::new(Controller::new()));
-        Ok(Self { places, interfaces, devices, controller })
+        let files = PcapPorts::open(&files)?;
+        Ok(Self { places, interfaces, devices, files, controller })
+    }
+
+    /// Returns whether all ports are capture files.
+    #[must_use]
+    pub fn are_files(&self) -> bool {
+        self.places.iter().all(|place| matches!(place, Place::File(_)))
     }
 
     /// Returns the port of the controller, if there is one.
@@ -96,9 +118,16 @@ impl Ports {
     pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
         self.places.iter().map(|place| match *place {
             Place::Interface(index) => self.interfaces.index(index),
-            Place::Device(_) | Place::Controller => None,
+            Place::Device(_) | Place::File(_) | Place::Controller => None,
         })
     }
+}
+
+/// Returns the files of a port from their names.
+fn port_files(names: &str) -> PortFiles {
+    let (input, output) = names.split_once(',').unwrap_or((names, ""));
+    let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
+    PortFiles { input: file(input), output: file(output) }
 }
 
 impl PacketIo for Ports {
@@ -114,6 +143,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.receive(index, most, each)?,
             (Place::Device(index), Some(devices)) => devices.receive(index, most, each)?,
             (Place::Device(_), None) => 0,
+            (Place::File(index), _) => self.files.receive(index, most, each)?,
             (Place::Controller, _) => self.controller.as_mut().map_or(0, |c| c.receive(most, each)),
         })
     }
@@ -124,6 +154,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.send(index, packet),
             (Place::Device(index), Some(devices)) => devices.send(index, packet),
             (Place::Device(_), None) => false,
+            (Place::File(index), _) => self.files.send(index, packet),
             (Place::Controller, _) => self.controller.as_mut().is_some_and(|c| c.send(packet)),
         }
     }
@@ -133,6 +164,7 @@ impl PacketIo for Ports {
             (Place::Interface(index), _) => self.interfaces.is_up(index),
             (Place::Device(index), Some(devices)) => devices.is_up(index),
             (Place::Device(_), None) => false,
+            (Place::File(index), _) => self.files.is_up(index),
             (Place::Controller, _) => true,
         }
     }
@@ -141,7 +173,12 @@ impl PacketIo for Ports {
         if let Some(devices) = &mut self.devices {
             devices.flush()?;
         }
-        Ok(self.interfaces.flush()?)
+        self.interfaces.flush()?;
+        Ok(self.files.flush()?)
+    }
+
+    fn ended(&self) -> bool {
+        self.are_files() && self.files.ended()
     }
 
     /// With a DPDK device the thread polls, and sleeps for a moment at most: see [`DpdkPorts`].
@@ -164,6 +201,7 @@ impl ExchangePorts for Ports {
         match self.places.get(place).copied().unwrap_or(next) {
             Place::Interface(index) => self.interfaces.exchange(index, port)?,
             Place::Device(_) => return Err(Refused("a DPDK device is a port until the switch stops")),
+            Place::File(_) => return Err(Refused("a capture file is a port until the switch stops")),
             Place::Controller => return Err(Refused("the CPU port is one until the switch stops")),
         }
         if place == self.places.len() {
@@ -176,7 +214,7 @@ impl ExchangePorts for Ports {
         match self.places[place] {
             Place::Interface(index) => self.interfaces.unsent(index),
             // They do not leave their places.
-            Place::Device(_) | Place::Controller => Unsent::default(),
+            Place::Device(_) | Place::File(_) | Place::Controller => Unsent::default(),
         }
     }
 
@@ -190,7 +228,7 @@ impl ExchangePorts for Ports {
         match (self.places[place], &self.devices) {
             (Place::Interface(index), _) => self.interfaces.lost(index),
             (Place::Device(index), Some(devices)) => devices.lost(index),
-            (Place::Device(_), None) | (Place::Controller, _) => None,
+            (Place::Device(_), None) | (Place::File(_) | Place::Controller, _) => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
 use p4shield_io::afxdp::{AfxdpConfig, InterfacePort};
-use p4shield_io::ports::{CONTROLLER, DPDK};
+use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
 use p4shield_text::{chain, printable};
 use std::sync::PoisonError;
 
@@ -16,10 +16,10 @@ impl Desk {
         let interface = printable(interface);
         let _alone = self.ports.change();
         self.ports.check_free(number, &interface)?;
-        if interface.starts_with(DPDK) {
+        if [DPDK, PCAP].iter().any(|kind| interface.starts_with(kind)) {
             return Err(format!(
-                "{interface}: DPDK devices are opened when the switch starts; stop it, and give it --port \
-                 {number}={interface}"
+                "{interface}: DPDK devices and capture files are opened when the switch starts; stop it, and \
+                 give it --port {number}={interface}"
             ));
         }
         if interface == CONTROLLER {

@@ -1,7 +1,7 @@
 //! The ports by number, as the desk knows them.
 
 use crate::api::PortState;
-use p4shield_io::ports::{CONTROLLER, DPDK};
+use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::time::Instant;
 pub(crate) struct Port {
     /// Its number in the program.
     pub(crate) number: u16,
-    /// The name of its interface, or of its DPDK device after [`DPDK`], or [`CONTROLLER`].
+    /// Its name: see [`p4shield_io::ports::PortsConfig`].
     pub(crate) interface: String,
     /// The index of the interface whose sockets the packet thread has; `None` if it has none.
     pub(crate) index: Option<u32>,
@@ -26,7 +26,7 @@ pub(crate) struct Port {
 impl Port {
     /// Returns whether it is an interface. Other ports are neither opened nor closed while the switch runs.
     pub(crate) fn is_interface(&self) -> bool {
-        self.interface != CONTROLLER && !self.interface.starts_with(DPDK)
+        self.interface != CONTROLLER && ![DPDK, PCAP].iter().any(|kind| self.interface.starts_with(kind))
     }
 
     /// Returns the problem with its remedy, unless the port is up.

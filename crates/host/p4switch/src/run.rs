@@ -23,8 +23,8 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// The configuration of a switch.
 pub struct Config {
-    /// Numbers of the ports, and their names: network interfaces, DPDK devices, or the controller's
-    /// ([`p4shield_io::ports::CONTROLLER`]).
+    /// Numbers of the ports, and their names: network interfaces, DPDK devices, capture files, or
+    /// the controller's ([`p4shield_io::ports`]).
     pub ports: Vec<(u16, String)>,
     /// EAL's options for DPDK devices, by default those that suit devices and machine.
     pub dpdk_options: Option<String>,
@@ -144,8 +144,12 @@ pub fn run(
     let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::Threads)?;
     let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::Threads)?;
     ready();
-    while !stop.load(Ordering::Relaxed) {
-        step(&mut switch, &mut inbox, &problems);
+    if switch.io().are_files() {
+        replay(&mut switch, &mut inbox, stop)?;
+    } else {
+        while !stop.load(Ordering::Relaxed) {
+            step(&mut switch, &mut inbox, &problems);
+        }
     }
     // Who waits for an order hears at once that there is no answer.
     drop(inbox);
@@ -185,6 +189,26 @@ fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
         Ok(_) => Ok(()),
         Err(why) => refused(file.name.clone(), why),
     }
+}
+
+/// Forwards the packets of capture files, until all have left.
+///
+/// # Errors
+/// A file is damaged, or cannot be written: no packet behind that is forwarded.
+fn replay(switch: &mut Switch<Ports>, inbox: &mut Inbox, stop: &AtomicBool) -> Result<(), SwitchError> {
+    while !stop.load(Ordering::Relaxed) {
+        let received = switch.round()?;
+        inbox.serve(switch);
+        if received > 0 {
+            continue;
+        }
+        match switch.next_release() {
+            Some(due) => inbox.wait(due.min(SLEEP)),
+            None if switch.io().ended() => break,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.

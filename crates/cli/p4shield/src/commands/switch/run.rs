@@ -11,7 +11,7 @@ use super::port::{Port, port};
 use super::program::{self, Source};
 use super::{Socket, load};
 
-/// Forward packets between network interfaces or DPDK devices, as a P4 program decides
+/// Forward packets between interfaces, DPDK devices or capture files, as a P4 program decides
 ///
 /// The program is verified first. SIGINT and SIGTERM end the switch, which leaves the interfaces as they
 /// were. An interface that is a port gets no packets to this machine's own network stack.
@@ -21,7 +21,12 @@ use super::{Socket, load};
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --entries s1-commands.txt
 ///   p4shield switch run router.o extern.o --port 1=eth1 --port 2=eth2    compiled before
+///   p4shield switch run router.p4 --port 1=pcap:in.pcap --port 2=pcap:,out.pcap
 ///   p4shield switch run router.p4 --port 1=dpdk:0000:01:00.0 --port 2=dpdk:net_af_packet0,iface=eth2
+///
+/// pcap:IN,OUT is a capture file to read, whose packets arrive at the port, and one to write, which gets
+/// those that leave by it; either may be left out. A switch of capture files only ends when all packets have
+/// left.
 ///
 /// A DPDK device is a PCI address that is bound to vfio-pci, or a virtual device with its arguments. The
 /// switch then polls, which takes a whole core under load, and a few percent of it when idle.
@@ -32,7 +37,8 @@ use super::{Socket, load};
 pub(super) struct Run {
     #[command(flatten)]
     source: Source,
-    /// A port: its number in the program, and the network interface or dpdk:DEVICE; once for each port
+    /// A port: its number in the program, and the network interface, dpdk:DEVICE or pcap:IN,OUT; once for
+    /// each port
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true, value_parser = port)]
     ports: Vec<Port>,
     /// The controller's port: packets that leave by it are for `p4shield switch packet receive`, and those of

@@ -3,6 +3,7 @@
 mod array;
 mod devices;
 mod digest;
+mod files;
 mod load;
 mod mirror;
 mod packet;

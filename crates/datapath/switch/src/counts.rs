@@ -22,7 +22,7 @@ pub enum DropReason {
     Queue,
     /// The port had no room for it, or cannot send packets of its length.
     NoRoom,
-    /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`].
+    /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`] when it arrives or starts again.
     TooLong,
 }
 

@@ -163,6 +163,7 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
             Loss::NoGroup => DropReason::NoGroup,
             Loss::NoSession => DropReason::NoSession,
             Loss::Budget => DropReason::Runs,
+            Loss::TooLong => DropReason::TooLong,
         });
     }
 

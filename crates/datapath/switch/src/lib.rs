@@ -19,6 +19,7 @@
 //! | `record` | the record of a packet: events of the program, what left, what was dropped |
 //! | `recording` | recording starts and ends, with the twin of the program that was compiled for tracing |
 //! | `counts` | packets by port, drops by reason |
+//! | `fuzz` | any bytes as the life of a switch, for fuzzing |
 //!
 //! A common packet passes ingress and egress of its program in one run. For a packet that is replicated,
 //! cloned, resubmitted or recirculated, crate `p4shield_traffic` runs the program again.
@@ -27,6 +28,8 @@
 
 mod counts;
 mod exit;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod io;
 mod places;
 mod ports;

@@ -114,6 +114,12 @@ impl<I: PacketIo> Switch<I> {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Lets time pass.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn pass(&mut self, time: std::time::Duration) {
+        self.start = self.start.checked_sub(time).unwrap_or(self.start);
+    }
+
     /// Replaces the program, and returns the old one. The new one takes the entries of these maps.
     /// Packets that wait before the old one's egress leave at once. A recording ends; the twin is returned,
     /// too.

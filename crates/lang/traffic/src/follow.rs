@@ -4,6 +4,7 @@ use crate::groups::{Copy, Groups};
 use crate::job::{Job, Jobs};
 use crate::sessions::Sessions;
 use p4shield_abi::Verdict;
+use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::division::{MAX_BLOCK_SIZE, argument, destination, entry, request};
 use p4shield_bpf::{Entry, Meta, Packet, Program, RunResult, VmInfo};
 
@@ -20,6 +21,9 @@ pub enum Loss {
     NoSession,
     /// The packet caused [`MAX_RUNS`] runs, or more copies wait at a time than there are buffers.
     Budget,
+    /// The program made it longer than a packet that arrives may be ([`MAX_HEADER_BYTES`]), and lets it start
+    /// again.
+    TooLong,
 }
 
 /// An act of the traffic manager, after which a packet goes on.
@@ -218,9 +222,13 @@ impl Traffic {
             let port = self.argument(argument::PORT) as u16;
             self.wait(Entry { port, ..from(entry::UNICAST) }, None, arrived, outcome);
         } else if asked & request::RECIRCULATE != 0 && result.verdict == Verdict::Pass {
-            outcome.note(Event::Recirculated);
             let bytes = run.packet.bytes();
             let bytes = &bytes[..bytes.len().min(result.total as usize)];
+            if bytes.len() > MAX_HEADER_BYTES as usize {
+                // A buffer would not hold its end.
+                return outcome.lose(Loss::TooLong);
+            }
+            outcome.note(Event::Recirculated);
             self.wait(from(entry::RECIRCULATE | queued), None, bytes, outcome);
         } else {
             outcome.end(run.packet, result);

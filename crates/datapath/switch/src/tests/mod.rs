@@ -117,7 +117,7 @@ fn compiled(text: &str) -> Compiled {
     compiled_with(text, &Options::default())
 }
 
-fn compiled_with(text: &str, options: &Options) -> Compiled {
+pub(crate) fn compiled_with(text: &str, options: &Options) -> Compiled {
     compile("test.p4", text, &NoIncludes, options).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -1,0 +1,13 @@
+//! The life of a switch, from any bytes: a program, then packets, writes, ports that come and go, other
+//! programs, recordings and time. Entry point for fuzzing.
+
+mod draw;
+mod life;
+mod ports;
+mod programs;
+
+pub use life::life;
+pub use programs::Programs;
+
+#[cfg(test)]
+mod tests;

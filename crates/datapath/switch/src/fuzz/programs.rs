@@ -1,0 +1,76 @@
+//! The programs of a life.
+
+use crate::switch::{Traits, Twin};
+use p4shield_abi::schema::Architecture;
+use p4shield_bpf::verify::{Limits, verify};
+use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
+
+const REQUESTS: &str = include_str!("programs/requests.p4");
+const ROUTER: &str = include_str!("../../../../../examples/programs/router.p4");
+const FILTER: &str = include_str!("programs/filter.p4");
+const REDIRECT: &str = include_str!("programs/redirect.p4");
+/// Behind it, egress of [`REQUESTS`] knows how long packets waited.
+const QUEUES: (&str, &str) = ("// QUEUES", "hdr.h.group = hdr.h.group ^ (bit<16>) std.deq_qdepth;");
+
+/// Programs that a life begins with or changes to, compiled once.
+pub struct Programs(Vec<Compiled>);
+
+/// A program, and its twin for tracing.
+struct Compiled {
+    plain: Verified,
+    traced: Verified,
+    traits: Traits,
+}
+
+impl Programs {
+    /// Makes the programs with a compiler of P4, which gets a text, and true to compile it for tracing.
+    ///
+    /// # Panics
+    /// The compiler or the verifier refuses one.
+    pub fn new(compile: impl Fn(&str, bool) -> Vec<u8>) -> Self {
+        let queued = REQUESTS.replace(QUEUES.0, QUEUES.1);
+        let texts = [
+            (REQUESTS, Architecture::V1model),
+            (&queued, Architecture::V1model),
+            (ROUTER, Architecture::V1model),
+            (FILTER, Architecture::Ebpf),
+            (REDIRECT, Architecture::Ubpf),
+        ];
+        let verified = |bytes: &[u8]| {
+            let linked = link(&[Object::parse(bytes).expect("an object")]).expect("it links");
+            verify(linked, &Limits::default()).expect("it is safe").0
+        };
+        let programs = texts.map(|(text, architecture)| {
+            let object = compile(text, false);
+            let parsed = Object::parse(&object).expect("an object");
+            let (divided, reads_queues) = (parsed.is_divided(), parsed.reads_queues());
+            Compiled {
+                plain: verified(&object),
+                traced: verified(&compile(text, true)),
+                traits: Traits { architecture, divided, reads_queues },
+            }
+        });
+        Self(programs.into())
+    }
+
+    pub(super) fn load(&self, number: usize) -> (Program, Traits) {
+        let Compiled { plain, traits, .. } = &self.0[number];
+        (loaded(plain), *traits)
+    }
+
+    /// Returns the twin of a program, which takes all of its maps.
+    pub(super) fn twin(&self, number: usize) -> Twin {
+        let Compiled { traced, traits, .. } = &self.0[number];
+        let program = loaded(traced);
+        Twin { maps: names(&program), program, traits: *traits }
+    }
+}
+
+fn loaded(verified: &Verified) -> Program {
+    Program::load(verified, &EngineOptions::default()).expect("it was verified")
+}
+
+/// Returns the names of a program's maps.
+pub(super) fn names(program: &Program) -> Vec<String> {
+    program.maps().into_iter().flat_map(|all| all.iter()).map(|m| m.name().to_owned()).collect()
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install.sh BINARY [DESTDIR]: installs binary, libraries for switches and the program of virtual machines (built beside
-# it), completions, man pages, documents, examples and the systemd unit below DESTDIR/usr/local, with a list of all files for uninstall.sh.
+# it), completions, man pages, documents, examples and the systemd units below DESTDIR/usr/local, with a list of all files for uninstall.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$1 prefix="${2:-}/usr/local"
@@ -18,7 +18,7 @@ mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-funct
 "$binary" completions zsh >"$stage/share/zsh/site-functions/_p4shield"
 "$binary" completions fish >"$stage/share/fish/vendor_completions.d/p4shield.fish"
 install -Dm644 -t "$stage/lib/systemd/system" packaging/systemd/*.service
-install -Dm644 packaging/systemd/agent.conf "$stage/share/p4shield/agent.conf"
+install -Dm644 -t "$stage/share/p4shield" packaging/systemd/{agent,switch}.conf
 install -Dm644 -t "$stage/share/p4shield/programs" examples/programs/*.p4
 install -Dm755 -t "$stage/share/p4shield/mininet" packaging/mininet/p4shield_mininet.py
 install -Dm644 -t "$stage/share/p4shield/models" crates/lang/p4/models/*.p4

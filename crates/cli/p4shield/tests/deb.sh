@@ -42,7 +42,8 @@ claim "no unit is enabled" [ -z "$(find /etc/systemd -name '*p4shield*')" ]
 claim "attach finds the packaged library" [ -n "$(/usr/bin/p4shield attach dpdk --check | grep /usr/lib/p4shield/libp4shield_dpdk.so)" ]
 claim "the packaged unit runs the packaged binary" grep -q '^ExecStart=/usr/bin/p4shield run' /usr/lib/systemd/system/p4shield.service
 claim "no unit names another installation" never grep -r /usr/local /usr/lib/systemd/system/p4shield.service \
-  /usr/lib/systemd/system/p4shield-agent.service /usr/lib/systemd/system/p4shield-audit@.service
+  /usr/lib/systemd/system/p4shield-agent.service /usr/lib/systemd/system/p4shield-audit@.service \
+  /usr/lib/systemd/system/p4shield-switch@.service
 
 # A daemon with a P4 VM, which an upgrade replaces.
 mkdir -p /etc/p4shield /run/p4shield
@@ -84,6 +85,7 @@ claim "an upgrade succeeds while the daemon runs" dpkg --force-confold -i "$FOLD
 rm /run/active
 claim "an upgrade interrupts nothing" never grep -Ev '^(daemon-reload|--quiet is-active .*)$' /run/calls
 claim "the operator learns what still runs" said "the daemon still runs as version $VERSION"
+claim "switches go on, too" said "P4 switches still run as version $VERSION"
 claim "a changed configuration file stays" grep -q '^P4SHIELD_LOG=debug' /etc/default/p4shield
 claim "its newer version is beside it" [ -e /etc/default/p4shield.dpkg-dist ]
 claim "an unchanged configuration file is updated" grep -q '^# newer' /etc/p4shield/agent.conf
@@ -98,16 +100,18 @@ claim "the library is there" [ -e /usr/lib/p4shield/libp4shield_dpdk.so ]
 rm -r /etc/systemd/system/ovs-vswitchd.service.d
 
 # Removal keeps configuration and state.
-mkdir -p /var/lib/p4shield/p4vm /var/lib/p4shield/programs /etc/systemd/system/multi-user.target.wants
-touch /etc/p4shield/p4shield.toml /etc/p4shield/alice.key /var/lib/p4shield/programs/web.o \
+mkdir -p /etc/p4shield/switch /var/lib/p4shield/p4vm /var/lib/p4shield/programs /etc/systemd/system/multi-user.target.wants
+touch /etc/p4shield/p4shield.toml /etc/p4shield/switch/s1.conf /etc/p4shield/alice.key /var/lib/p4shield/programs/web.o \
   /var/lib/p4shield/p4vm/alice.epoch /var/lib/p4shield/info.epoch
 ln -s /usr/lib/systemd/system/p4shield.service /etc/systemd/system/multi-user.target.wants/p4shield.service
+ln -s /usr/lib/systemd/system/p4shield-switch@.service /etc/systemd/system/multi-user.target.wants/p4shield-switch@s1.service
 claim "everything can be removed" dpkg -r $all
+claim "removal stops the switches" grep -q '^stop p4shield-switch@\*.service$' /run/calls
 claim "removal stops the daemon" grep -q '^stop p4shield.service$' /run/calls
 claim "removal removes the binary" [ ! -e /usr/bin/p4shield ]
 claim "removal removes the libraries" [ ! -e /usr/lib/p4shield ]
-for file in /etc/default/p4shield /etc/p4shield/agent.conf /etc/p4shield/p4shield.toml /etc/p4shield/alice.key \
-  /var/lib/p4shield/programs/web.o /var/lib/p4shield/p4vm/alice.epoch; do
+for file in /etc/default/p4shield /etc/p4shield/agent.conf /etc/p4shield/p4shield.toml /etc/p4shield/switch/s1.conf \
+  /etc/p4shield/alice.key /var/lib/p4shield/programs/web.o /var/lib/p4shield/p4vm/alice.epoch; do
   claim "removal keeps $file" [ -e "$file" ]
 done
 
@@ -117,7 +121,8 @@ claim "everything can be purged" dpkg -P $all
 for file in /etc/p4shield/alice.key /var/lib/p4shield/p4vm/alice.epoch /var/lib/p4shield/info.epoch; do
   claim "purging keeps $file" [ -e "$file" ]
 done
-for file in /etc/default/p4shield /etc/p4shield/agent.conf /etc/p4shield/p4shield.toml /var/lib/p4shield/programs \
+for file in /etc/default/p4shield /etc/p4shield/agent.conf /etc/p4shield/p4shield.toml /etc/p4shield/switch \
+  /var/lib/p4shield/programs /etc/systemd/system/multi-user.target.wants/p4shield-switch@s1.service \
   /etc/systemd/system/multi-user.target.wants/p4shield.service; do
   claim "purging removes $file" [ ! -e "$file" ]
 done

@@ -67,6 +67,8 @@ fn check_contents(packages: &[PathBuf]) {
         "./usr/share/man/man1/p4shield.1.gz",
         "./usr/share/zsh/vendor-completions/_p4shield",
         "./usr/share/doc/p4shield/docs/reference/configuration.md",
+        "./usr/lib/systemd/system/p4shield-switch@.service",
+        "./usr/share/p4shield/switch.conf",
         "./usr/share/p4shield/prometheus/p4shield.rules.yml",
         "./usr/share/p4shield/grafana/p4shield.json",
         "./usr/share/p4shield/mininet/p4shield_mininet.py",
@@ -120,8 +122,14 @@ fn systemd_accepts_the_units() {
     let folder = p4shield_testbed::leftover::folder("units").unwrap();
     let mut command = Command::new("systemd-analyze");
     command.arg("verify").arg("--man=no");
-    for unit in ["p4shield.service", "p4shield-agent.service", "p4shield-audit@eth0.service"] {
-        let source = unit.replace("@eth0", "@");
+    let services = [
+        "p4shield.service",
+        "p4shield-agent.service",
+        "p4shield-audit@eth0.service",
+        "p4shield-switch@s1.service",
+    ];
+    for unit in services {
+        let source = unit.replace("@eth0", "@").replace("@s1", "@");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/systemd").join(source);
         let text = std::fs::read_to_string(path).unwrap();
         std::fs::write(

@@ -6,3 +6,4 @@ mod common;
 mod deb;
 mod image;
 mod install;
+mod switch_unit;

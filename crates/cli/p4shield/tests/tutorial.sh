@@ -8,7 +8,7 @@ ip link set lo up
 # The page's `make install`, with the test's binary instead of a release build.
 make() {
   [ "$*" = install ] || return 1
-  mkdir "$FOLDER/built" && cp "$P4SHIELD" "$LIBRARIES"/libp4shield_{dpdk,xsk,inline}.so "$FOLDER/built/"
+  mkdir "$FOLDER/built" && cp "$P4SHIELD" "$LIBRARIES"/libp4shield_{dpdk,xsk,inline,ethdev}.so "$FOLDER/built/"
   install -D "$P4VM" "$FOLDER/built/static/p4vm"
   scripts/install.sh "$FOLDER/built/p4shield"
 }

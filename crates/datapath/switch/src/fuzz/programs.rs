@@ -27,7 +27,7 @@ impl Programs {
     ///
     /// # Panics
     /// The compiler or the verifier refuses one.
-    pub fn new(compile: impl Fn(&str, bool) -> Vec<u8>) -> Self {
+    pub fn new(compile: impl Fn(&str, bool) -> Vec<u8> + Sync) -> Self {
         let queued = REQUESTS.replace(QUEUES.0, QUEUES.1);
         let texts = [
             (REQUESTS, Architecture::V1model),
@@ -40,7 +40,7 @@ impl Programs {
             let linked = link(&[Object::parse(bytes).expect("an object")]).expect("it links");
             verify(linked, &Limits::default()).expect("it is safe").0
         };
-        let programs = texts.map(|(text, architecture)| {
+        let compiled = |text: &str, architecture| {
             let object = compile(text, false);
             let parsed = Object::parse(&object).expect("an object");
             let (divided, reads_queues) = (parsed.is_divided(), parsed.reads_queues());
@@ -49,6 +49,12 @@ impl Programs {
                 traced: verified(&compile(text, true)),
                 traits: Traits { architecture, divided, reads_queues },
             }
+        };
+        let programs = std::thread::scope(|threads| {
+            let compiled = &compiled;
+            let started =
+                texts.map(|(text, architecture)| threads.spawn(move || compiled(text, architecture)));
+            started.map(|thread| thread.join().expect("no panic"))
         });
         Self(programs.into())
     }

@@ -326,7 +326,7 @@ mod tests {
             ("mirroring_add 1\n", 1, "write it as: mirroring_add SESSION PORT"),
             ("register_read r\n", 1, "does not write anything"),
             ("meter_array_set_rates m 1:1\n", 1, "write it as: meter_array_set_rates METER"),
-            ("set_queue_rate 10 2 3\n", 1, "set_queue_rate is not supported: a port has one queue"),
+            ("set_queue_rate 10 2 3\n", 1, "set_queue_rate is not supported: a port has one rate"),
             ("mc_node_create 1 2 | 3\n", 1, "aggregated links"),
             ("mc_node_associate 1 0\n", 1, "unknown group 1"),
             ("mc_mgrp_rename 1 2\n", 1, "unknown command `mc_mgrp_rename`"),

@@ -35,6 +35,8 @@ pub(crate) enum Change {
     Remove { map: String, key: Vec<u8> },
     /// Writes elements of an array, from the first one on; their values are one behind the other.
     Fill { map: String, first: u32, values: Vec<u8> },
+    /// Writes bytes of an entry's value, from this offset on.
+    Patch { map: String, key: Vec<u8>, at: usize, bytes: Vec<u8> },
     /// Sets the members of a group of an action selector, by its number in two maps.
     Members { maps: GroupFacts, group: u32, values: Vec<Vec<u8>> },
     /// Creates or replaces a multicast group; without copies, deletes it.
@@ -71,6 +73,9 @@ impl Change {
             }
             Self::Fill { map, first, values } => {
                 return on(switch, map, |m| swap_elements(m, *first, values));
+            }
+            Self::Patch { map, key, at, bytes } => {
+                return on(switch, map, |m| swap_bytes(m, key, *at, bytes));
             }
             Self::Members { maps, group, values } => {
                 let before = members(switch, maps, *group)?;
@@ -168,6 +173,14 @@ fn swap_elements(map: &mut Map, first: u32, values: &mut [u8]) -> Result<(), Map
         value.copy_from_slice(&before);
     }
     Ok(())
+}
+
+/// Exchanges bytes of an entry's value with the given ones.
+fn swap_bytes(map: &mut Map, key: &[u8], at: usize, bytes: &mut [u8]) -> Result<(), MapError> {
+    let mut value = map.entry(key)?;
+    let end = at.saturating_add(bytes.len());
+    value.get_mut(at..end).ok_or(MapError::Invalid)?.swap_with_slice(bytes);
+    map.update(key, &value, UpdateFlag::Any)
 }
 
 /// Returns the value of an entry, if it exists.

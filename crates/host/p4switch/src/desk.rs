@@ -164,7 +164,7 @@ fn traffic(counts: &PortCounts) -> Traffic {
 }
 
 /// Reads maps part by part, each between two rounds of the packet thread.
-struct Reader<'a>(&'a Orders);
+pub(crate) struct Reader<'a>(pub(crate) &'a Orders);
 
 impl ReadMap for Reader<'_> {
     fn read(&mut self, described: &Described, map: usize, extent: Extent) -> Result<Rows, String> {

@@ -10,6 +10,7 @@
 //! | [`api`] | requests and answers, and the client |
 //! | `desk` | answers requests: status, and what maps and groups have |
 //! | `write` | what the desk changes: finds tables by name, encodes entries, and undoes if one fails |
+//! | `cells` | the writes of registers, counters and meters among them |
 //! | `change` | the changes that an order consists of, and their reverse |
 //! | `ports` | the ports by number |
 //! | `plug` | adds and deletes ports |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod cells;
 mod change;
 mod controller;
 mod desk;

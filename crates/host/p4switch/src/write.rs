@@ -9,17 +9,14 @@ use p4shield_bpf::maps::{MapError, UpdateFlag};
 use p4shield_entries::{Format, Located, read};
 use p4shield_switch::QueueLimits;
 use p4shield_tables::Control;
-use p4shield_tables::element::{ElementError, checked_meter};
 use p4shield_tables::entry::EntryTextError;
-use p4shield_tables::model::{ArrayFacts, ArrayKind, TableFacts};
+use p4shield_tables::model::TableFacts;
 use p4shield_tables::write::{CloneSession, Entry, Group, Write};
 use p4shield_traffic::{Copy, Session};
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 /// Changes that the packet thread applies between two rounds.
 const PART: usize = 64;
-/// Elements of an array that one change writes.
-const BLOCK: u32 = 256;
 
 /// A change failed: its index, and the reason; those before it are undone.
 type Failed = (usize, String);
@@ -27,7 +24,8 @@ type Failed = (usize, String);
 impl Desk {
     pub(crate) fn write(&self, write: &Write) -> Result<(), String> {
         let program = self.program();
-        let changes = self.encode(&program, write)?;
+        let _alone = self.alone();
+        let changes = self.encode(&program, write, &[])?;
         self.apply(&program, changes, |_| write).map_err(|(_, why)| why)
     }
 
@@ -42,10 +40,11 @@ impl Desk {
         if replace {
             writes.iter_mut().for_each(Located::replace);
         }
+        let _alone = self.alone();
         // The write of each change.
         let (mut changes, mut of) = (Vec::with_capacity(writes.len()), Vec::with_capacity(writes.len()));
         for (at, Located { line, write }) in writes.iter().enumerate() {
-            match self.encode(&program, write) {
+            match self.encode(&program, write, &changes) {
                 Ok(encoded) => changes.extend(encoded),
                 Err(why) => return refused(*line, why),
             }
@@ -57,8 +56,14 @@ impl Desk {
         }
     }
 
-    /// Encodes a write. Most are one change; those of whole arrays are as many as keep each one short.
-    fn encode(&self, program: &Named, write: &Write) -> Result<Vec<Change>, String> {
+    /// Keeps the writes of other clients out until it is dropped.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encodes a write that comes after the changes `before`. Most are one change; those of whole arrays are
+    /// as many as keep each one short.
+    fn encode(&self, program: &Named, write: &Write, before: &[Change]) -> Result<Vec<Change>, String> {
         let control = program.control()?;
         let table = |name: &str| control.table(name).map_err(|e| e.to_string());
         let change = match write {
@@ -108,9 +113,11 @@ impl Desk {
             }
             Write::DeleteQueue { port } => Change::Queue { port: *port, limits: None },
             Write::DeleteSession { session } => Change::Session { number: *session, session: None },
-            Write::Register { .. } | Write::Counter { .. } | Write::Meter { .. } => {
-                return elements(program, control, write).map_err(text);
-            }
+            Write::Register { .. }
+            | Write::Counter { .. }
+            | Write::Meter { .. }
+            | Write::EntryCounter { .. }
+            | Write::EntryMeter { .. } => return self.encode_cells(program, write, before),
         };
         Ok(vec![change])
     }
@@ -121,14 +128,13 @@ impl Desk {
         Ok(Change::Group { group: *group, copies: Some(copies) })
     }
 
-    /// Has the packet thread apply changes: all, or none.
+    /// Has the packet thread apply changes: all, or none. The caller is [alone](Self::alone).
     fn apply<'w>(
         &self,
         program: &Named,
         changes: Vec<Change>,
         write: impl Fn(usize) -> &'w Write,
     ) -> Result<(), Failed> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changes = changes.into_iter();
         let mut applied: Vec<Changes> = Vec::new();
         loop {
@@ -161,7 +167,7 @@ impl Desk {
 }
 
 impl Named {
-    fn control(&self) -> Result<&Control, String> {
+    pub(crate) fn control(&self) -> Result<&Control, String> {
         self.control.as_ref().map_err(ToString::to_string)
     }
 
@@ -179,6 +185,10 @@ impl Named {
             Write::DeleteValue { set, .. } if matches!(error, ChangeError::Map(MapError::NotFound)) => {
                 return format!("{set} has no such member");
             }
+            Write::EntryCounter { .. } | Write::EntryMeter { .. } => match self.cells_table(write) {
+                Ok(table) => table,
+                Err(why) => return why,
+            },
             _ => return error.to_string(),
         };
         let Ok(t) = self.control().and_then(|c| c.table(name).map_err(|e| e.to_string())) else {
@@ -203,42 +213,12 @@ impl Named {
     }
 }
 
-/// Encodes a write of registers, counters or meters.
-fn elements(program: &Named, control: &Control, write: &Write) -> Result<Vec<Change>, ElementError> {
-    let size = |a: &ArrayFacts| {
-        let map = program.described.maps.iter().find(|(symbol, _)| *symbol == a.map);
-        map.map_or(0, |(_, definition)| definition.value_size as usize)
-    };
-    let (a, index, value) = match write {
-        Write::Register { register, index, value } => {
-            let a = control.array("register", register, |k| k == ArrayKind::Register)?;
-            (a, *index, a.register_text(value, size(a))?)
-        }
-        Write::Counter { counter, index, packets, bytes } => {
-            let a = control.array("counter", counter, |k| matches!(k, ArrayKind::Counter { .. }))?;
-            (a, *index, ArrayFacts::counter(*packets, *bytes, size(a)))
-        }
-        Write::Meter { meter, index, rates } => {
-            let a = control.array("meter", meter, |k| matches!(k, ArrayKind::Meter { .. }))?;
-            (a, *index, checked_meter(&a.name, rates)?)
-        }
-        _ => return Ok(Vec::new()),
-    };
-    let (first, count) = a.span(index)?;
-    let blocks = (first..first + count).step_by(BLOCK as usize);
-    let fill = |at: u32| {
-        let values = value.repeat((first + count - at).min(BLOCK) as usize);
-        Change::Fill { map: a.map.clone(), first: at, values }
-    };
-    Ok(blocks.map(fill).collect())
-}
-
 fn put(t: &TableFacts, entry: &Entry, flag: UpdateFlag) -> Result<Change, EntryTextError> {
     let map = t.entry_map()?.to_owned();
     let (key, value) = (t.key_of(&entry.matches)?, t.value_of(&entry.action, false)?);
     Ok(Change::Put { map, key, value, flag })
 }
 
-fn text(error: impl std::error::Error) -> String {
+pub(crate) fn text(error: impl std::error::Error) -> String {
     error.to_string()
 }

@@ -5,6 +5,7 @@ use crate::multicast::{MulticastError, MulticastGroups};
 use crate::profiles::Profiles;
 use crate::{FileError, Located, Problem, elements, mirroring, queues};
 use p4shield_tables::Control;
+use p4shield_tables::direct::Cells;
 use p4shield_tables::entry::{ActionText, MatchText, Named};
 use p4shield_tables::model::TableFacts;
 use p4shield_tables::write::{Entry, Group, Write};
@@ -65,7 +66,7 @@ impl Reader<'_> {
     fn command(&mut self, command: &str, arguments: &[&str]) -> Result<Vec<Write>, Problem> {
         let write = elements::write(command, arguments).or_else(|| queues::write(command, arguments));
         if let Some(write) = write {
-            return write.map(|w| vec![w]);
+            return write.and_then(|w| self.of_entry(w)).map(|w| vec![w]);
         }
         if let Some(writes) = self.profiles.command(command, arguments) {
             return writes;
@@ -86,6 +87,26 @@ impl Reader<'_> {
                 None => Err(unsupported(command)),
             },
         }
+    }
+
+    /// Returns a write of a counter or meter. In the entries of a table, its index is an entry's handle.
+    fn of_entry(&mut self, write: Write) -> Result<Write, Problem> {
+        let (index, cells) = match &write {
+            Write::Counter { counter, index, .. } => (*index, self.control.counter(counter)),
+            Write::Meter { meter, index, .. } => (*index, self.control.meter(meter)),
+            _ => return Ok(write),
+        };
+        // A name without an object is refused with the same words where the write is encoded.
+        let (Some(handle), Ok(Cells::Direct(direct))) = (index, cells) else { return Ok(write) };
+        let (table, handle) = (direct.table.name.clone(), handle.to_string());
+        let matches = self.added(&table, &handle)?.as_ref().map(|e| e.matches.clone()).unwrap_or_default();
+        Ok(match write {
+            Write::Counter { counter, packets, bytes, .. } => {
+                Write::EntryCounter { counter, matches, packets, bytes }
+            }
+            Write::Meter { meter, rates, .. } => Write::EntryMeter { meter, matches, rates },
+            other => other,
+        })
     }
 
     fn table(&self, name: &str) -> Result<&TableFacts, Problem> {
@@ -251,6 +272,7 @@ fn unnamed(value: String) -> Named {
 mod tests {
     use super::*;
     use crate::fuzz::program;
+    use p4shield_tables::model::{DirectFacts, Unit};
     use p4shield_tables::write::GroupCopy;
 
     fn writes(text: &str) -> Vec<Located> {
@@ -297,6 +319,27 @@ mod tests {
         );
         let Write::Delete { matches, .. } = &written[3].write else { panic!("{written:?}") };
         assert_eq!(matches.keys[0].value, "10.0.0.0/8");
+    }
+
+    #[test]
+    fn handles_name_counters_and_meters_of_entries() {
+        let mut program = program();
+        let cell = |name: &str| Some(DirectFacts { name: name.into(), unit: Unit::Packets, metric: None });
+        let routes = &mut program.tables[0];
+        (routes.counter, routes.counter_offset) = (cell("ingress.hits"), Some(16));
+        (routes.meter, routes.meter_offset, routes.value_size) = (cell("ingress.limit"), Some(32), 32 + 64);
+        let text = "table_add routes drop 10.0.0.0/8 =>\ntable_add routes drop 10.0.1.0/24 =>\n\
+                    counter_write hits 1 5 600\nmeter_set_rates limit 0 1:1 2:2\ncounter_reset hits\n";
+        let written = read(&program, text).unwrap_or_else(|e| panic!("{e}"));
+        let Write::EntryCounter { counter, matches, packets: 5, bytes: 600 } = &written[2].write else {
+            panic!("{written:?}")
+        };
+        assert_eq!((counter.as_str(), matches.keys[0].value.as_str()), ("hits", "10.0.1.0/24"));
+        let Write::EntryMeter { matches, rates, .. } = &written[3].write else { panic!("{written:?}") };
+        assert_eq!((matches.keys[0].value.as_str(), rates.len()), ("10.0.0.0/8", 2));
+        assert!(matches!(&written[4].write, Write::Counter { index: None, .. }), "{written:?}");
+        let error = read(&program, "counter_write hits 0 1 1\n").unwrap_err();
+        assert!(error.line == 1 && error.to_string().contains("has no entry 0 of this file"), "{error}");
     }
 
     #[test]

@@ -60,6 +60,17 @@ pub enum ElementError {
         /// The last index.
         last: u32,
     },
+    /// The cells are those of a table's entries.
+    #[error("{name} is in the entries of {table}, which have no numbers: name an entry by its keys")]
+    InEntries {
+        /// The counter's or meter's name.
+        name: String,
+        /// The table.
+        table: String,
+    },
+    /// The cells are an array.
+    #[error("{0} is an array, whose elements have numbers and no keys")]
+    Elements(String),
     /// The rates are not those of a meter (RFC 2698).
     #[error("{0} has one or two rates: the committed one, then the peak one, which is at least as great")]
     Rates(String),

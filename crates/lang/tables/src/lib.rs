@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`model`] | the control plane's view of a program, which the compiler emits; encoding of entries |
 //! | `described` | [`Control`], the same view of a program that runs, from the schema in its object |
+//! | [`direct`] | counters and meters by name, also those in the entries of tables |
 //! | [`element`] | encoding of the elements of registers, counters and meters |
 //! | [`entry`] | entries as people write them, with [`names`] and [`value`]s |
 //! | `kept` | what a program keeps of the state of the one that it replaces |
@@ -21,6 +22,7 @@
 
 mod decode;
 mod described;
+pub mod direct;
 pub mod element;
 pub mod entry;
 mod fuzz;

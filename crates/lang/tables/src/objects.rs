@@ -16,6 +16,8 @@ pub enum Object<'a> {
     Array(&'a ArraySchema, usize),
     /// The counter in the entries of a table.
     Direct(&'a TableSchema, usize),
+    /// The meter in the entries of a table.
+    DirectMeter(&'a TableSchema, usize),
     /// `None`: the entries are code.
     Table(&'a TableSchema, Option<usize>),
     /// A map without a description.
@@ -48,6 +50,7 @@ pub fn objects(described: &Described, what: What) -> Vec<Object<'_>> {
             (What::Tables, None) => found.push(Object::Table(t, None)),
             (What::Tables, Some(Some(m))) => found.push(Object::Table(t, Some(m))),
             (What::Counters, Some(Some(m))) if t.counter.is_some() => found.push(Object::Direct(t, m)),
+            (What::Registers, Some(Some(m))) if t.meter.is_some() => found.push(Object::DirectMeter(t, m)),
             _ => {}
         }
     }
@@ -67,6 +70,7 @@ impl Object<'_> {
         match self {
             Self::Array(a, _) => name(&a.name),
             Self::Direct(t, _) => name(t.counter.as_ref().map_or(&t.name, |c| &c.name)),
+            Self::DirectMeter(t, _) => name(t.meter.as_ref().map_or(&t.name, |m| &m.name)),
             Self::Table(t, _) => name(&t.name),
             Self::Raw(m) => name(&described.maps[*m].0),
         }
@@ -77,7 +81,7 @@ impl Object<'_> {
         let metric = match self {
             Self::Array(a, _) => a.metric.as_deref().filter(|_| a.element == Element::Counter),
             Self::Direct(t, _) => t.counter.as_ref().and_then(|c| c.metric.as_deref()),
-            Self::Table(..) | Self::Raw(_) => None,
+            Self::DirectMeter(..) | Self::Table(..) | Self::Raw(_) => None,
         };
         metric.map(name)
     }
@@ -95,7 +99,7 @@ impl Object<'_> {
 
     const fn map(&self) -> Option<usize> {
         match self {
-            Self::Array(_, m) | Self::Direct(_, m) | Self::Raw(m) => Some(*m),
+            Self::Array(_, m) | Self::Direct(_, m) | Self::DirectMeter(_, m) | Self::Raw(m) => Some(*m),
             Self::Table(_, m) => *m,
         }
     }
@@ -127,6 +131,11 @@ impl Object<'_> {
                 view.keys = decode::keys(t);
                 view.unit = t.counter.as_ref().map(|c| decode::unit(c.unit).to_owned());
                 view.metric = t.counter.as_ref().and_then(|c| c.metric.as_deref()).map(name);
+            }
+            Self::DirectMeter(t, _) => {
+                view.kind = ObjectKind::DirectMeter;
+                view.keys = decode::keys(t);
+                view.unit = t.meter.as_ref().map(|m| decode::unit(m.unit).to_owned());
             }
             Self::Table(t, map) => {
                 view.kind = if t.actions.is_empty() { ObjectKind::ValueSet } else { ObjectKind::Table };
@@ -166,13 +175,15 @@ impl Object<'_> {
                 let index = key.first_chunk().map_or(0, |k| u32::from_ne_bytes(*k));
                 decode::element(a, index, value)
             }
-            Self::Direct(t, _) => {
+            Self::Direct(t, _) | Self::DirectMeter(t, _) | Self::Table(t, _) => {
                 let entry = decode::entry(t, &definition, key, value);
                 let entry = entry.unwrap_or_else(|| decode::raw(&definition, key, value));
-                Row { action: None, meter: None, ..entry }
+                match self {
+                    Self::Direct(..) => Row { action: None, meter: None, ..entry },
+                    Self::DirectMeter(..) => Row { action: None, packets: None, bytes: None, ..entry },
+                    _ => entry,
+                }
             }
-            Self::Table(t, _) => decode::entry(t, &definition, key, value)
-                .unwrap_or_else(|| decode::raw(&definition, key, value)),
             Self::Raw(_) => decode::raw(&definition, key, value),
         };
         view.rows = entries.iter().map(row).collect();

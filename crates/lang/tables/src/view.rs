@@ -85,6 +85,8 @@ pub enum ObjectKind {
     Register,
     /// An array of meters.
     Meter,
+    /// A meter in each entry of a table.
+    DirectMeter,
     /// A table.
     Table,
     /// A parser value set.
@@ -103,6 +105,7 @@ impl ObjectKind {
             Self::DirectCounter => "direct counter",
             Self::Register => "register",
             Self::Meter => "meter",
+            Self::DirectMeter => "direct meter",
             Self::Table => "table",
             Self::ValueSet => "value set",
             Self::Map => "map",

@@ -93,7 +93,7 @@ pub enum Write {
         /// The value.
         value: String,
     },
-    /// Sets elements of a counter.
+    /// Sets elements of a counter, or the counters in all entries of a table.
     Counter {
         /// The counter's name, in full or its last parts.
         counter: String,
@@ -105,13 +105,33 @@ pub enum Write {
         /// Bytes, if the counter has them.
         bytes: u64,
     },
-    /// Sets the rates of elements of a meter.
+    /// Sets the rates of elements of a meter, or of the meters in all entries of a table.
     Meter {
         /// The meter's name, in full or its last parts.
         meter: String,
         /// The element; all if left out.
         #[serde(default)]
         index: Option<u32>,
+        /// The committed rate, then the peak rate; none make every packet green.
+        rates: Vec<Rate>,
+    },
+    /// Sets the counter in an entry of a table.
+    EntryCounter {
+        /// The counter's name, in full or its last parts.
+        counter: String,
+        /// The packets that the entry matches.
+        matches: MatchText,
+        /// Packets.
+        packets: u64,
+        /// Bytes, if the counter has them.
+        bytes: u64,
+    },
+    /// Sets the rates of the meter in an entry of a table.
+    EntryMeter {
+        /// The meter's name, in full or its last parts.
+        meter: String,
+        /// The packets that the entry matches.
+        matches: MatchText,
         /// The committed rate, then the peak rate; none make every packet green.
         rates: Vec<Rate>,
     },

@@ -210,7 +210,9 @@ fn header(o: &ObjectView) -> Option<Vec<String>> {
             _ => &["index", "packets", "bytes"],
         },
         (ObjectKind::Register, _) => &["index", "value"],
-        (ObjectKind::Meter, _) => &["index", "committed rate", "burst", "peak rate", "burst"],
+        (ObjectKind::Meter | ObjectKind::DirectMeter, _) => {
+            &["index", "committed rate", "burst", "peak rate", "burst"]
+        }
         (ObjectKind::Map, _) => &["key", "value"],
         _ => return None,
     };
@@ -250,7 +252,7 @@ fn cells(o: &ObjectView, r: &Row) -> Vec<String> {
     }
     if let Some(m) = &r.meter {
         let rates = [m.committed_rate, m.committed_burst, m.peak_rate, m.peak_burst];
-        if o.kind == ObjectKind::Meter {
+        if matches!(o.kind, ObjectKind::Meter | ObjectKind::DirectMeter) {
             cells.extend(rates.iter().map(u64::to_string));
         }
     }

@@ -6,7 +6,7 @@ use p4shield_tables::element::Rate;
 use p4shield_tables::view::{ObjectKind, What};
 use p4shield_tables::write::Write;
 
-use super::table::Listing;
+use super::table::{Keys, Listing};
 use super::{Socket, write};
 
 /// Show and set the counters of the program, also those in the entries of tables
@@ -16,8 +16,9 @@ use super::{Socket, write};
 ///   p4shield switch counter list
 ///   p4shield switch counter set flows 3 --packets 0 --bytes 0
 ///   p4shield switch counter reset flows
+///   p4shield switch counter entry hits 10.0.1.0/24           a counter of a table, to zero
 ///
-/// Only arrays are set: a counter in the entries of a table starts anew with its entry.
+/// A counter in the entries of a table starts anew with its entry.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Counter {
@@ -37,6 +38,21 @@ enum CounterCommand {
         #[arg(value_parser = index)]
         index: Index,
         /// Packets, or what the program added
+        #[arg(long, default_value_t = 0)]
+        packets: u64,
+        /// Bytes, if it counts them
+        #[arg(long, default_value_t = 0)]
+        bytes: u64,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Set the counter in an entry of a table
+    Entry {
+        /// The counter
+        name: String,
+        #[command(flatten)]
+        keys: Keys,
+        /// Packets
         #[arg(long, default_value_t = 0)]
         packets: u64,
         /// Bytes, if it counts them
@@ -85,7 +101,7 @@ enum RegisterCommand {
     Reset(Reset),
 }
 
-/// Show and set the meters of the program
+/// Show and set the meters of the program, also those in the entries of tables
 ///
 /// A meter has a committed and a peak rate (RFC 2698): packets above the first are yellow, those above the
 /// second red. A rate is RATE:BURST: packets or bytes in a second, and at once.
@@ -96,6 +112,9 @@ enum RegisterCommand {
 ///   p4shield switch meter set police 0 1000:100           red above 1000 a second
 ///   p4shield switch meter set police all 1000:100 2e3:200
 ///   p4shield switch meter reset police                    every packet is green
+///   p4shield switch meter entry limit 10.0.1.0/24 --rates 1000:100   a meter of a table
+///
+/// A meter in the entries of a table has no rates until they are set: an entry that comes later is green.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Meter {
@@ -116,6 +135,18 @@ enum MeterCommand {
         index: Index,
         /// The committed rate, then the peak rate (the same if left out)
         #[arg(value_name = "RATE:BURST", required = true, num_args = 1..=2, value_parser = rate)]
+        rates: Vec<Rate>,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Set the rates of the meter in an entry of a table, or remove them
+    Entry {
+        /// The meter
+        name: String,
+        #[command(flatten)]
+        keys: Keys,
+        /// The committed rate, then the peak rate (the same if left out); none without this option
+        #[arg(long, value_name = "RATE:BURST", num_args = 1..=2, value_parser = rate)]
         rates: Vec<Rate>,
         #[command(flatten)]
         socket: Socket,
@@ -162,8 +193,8 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 impl List {
-    fn run(self, what: What, kind: Option<ObjectKind>) -> anyhow::Result<Exit> {
-        self.list.run(what, kind, &self.socket.socket)
+    fn run(self, what: What, kinds: &[ObjectKind]) -> anyhow::Result<Exit> {
+        self.list.run(what, kinds, &self.socket.socket)
     }
 }
 
@@ -177,9 +208,13 @@ impl Reset {
 impl Counter {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (counter, index, packets, bytes, socket) = match self.command {
-            CounterCommand::List(list) => return list.run(What::Counters, None),
+            CounterCommand::List(list) => return list.run(What::Counters, &[]),
             CounterCommand::Set { name, index, packets, bytes, socket } => {
                 (name, index.0, packets, bytes, socket)
+            }
+            CounterCommand::Entry { name, keys, packets, bytes, socket } => {
+                let matches = keys.text();
+                return write(&socket, Write::EntryCounter { counter: name, matches, packets, bytes });
             }
             CounterCommand::Reset(reset) => {
                 let (name, index, socket) = reset.parts();
@@ -193,7 +228,7 @@ impl Counter {
 impl Register {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (register, index, value, socket) = match self.command {
-            RegisterCommand::List(list) => return list.run(What::Registers, Some(ObjectKind::Register)),
+            RegisterCommand::List(list) => return list.run(What::Registers, &[ObjectKind::Register]),
             RegisterCommand::Set { name, index, value, socket } => (name, index.0, value, socket),
             RegisterCommand::Reset(reset) => {
                 let (name, index, socket) = reset.parts();
@@ -207,8 +242,14 @@ impl Register {
 impl Meter {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (meter, index, rates, socket) = match self.command {
-            MeterCommand::List(list) => return list.run(What::Registers, Some(ObjectKind::Meter)),
+            MeterCommand::List(list) => {
+                return list.run(What::Registers, &[ObjectKind::Meter, ObjectKind::DirectMeter]);
+            }
             MeterCommand::Set { name, index, rates, socket } => (name, index.0, rates, socket),
+            MeterCommand::Entry { name, keys, rates, socket } => {
+                let matches = keys.text();
+                return write(&socket, Write::EntryMeter { meter: name, matches, rates });
+            }
             MeterCommand::Reset(reset) => {
                 let (name, index, socket) = reset.parts();
                 (name, index, Vec::new(), socket)

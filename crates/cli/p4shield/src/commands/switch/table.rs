@@ -92,6 +92,13 @@ enum Command {
 struct Matches {
     /// The table
     table: String,
+    #[command(flatten)]
+    keys: Keys,
+}
+
+/// The keys of an entry.
+#[derive(Debug, clap::Args)]
+pub(super) struct Keys {
     /// The keys: VALUE in the program's order, or NAME=VALUE
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
@@ -100,8 +107,8 @@ struct Matches {
     priority: Option<u32>,
 }
 
-impl Matches {
-    fn text(&self) -> MatchText {
+impl Keys {
+    pub(super) fn text(&self) -> MatchText {
         let keys = self.keys.iter().map(|key| Named::parse(key)).collect();
         MatchText { keys, priority: self.priority }
     }
@@ -145,16 +152,16 @@ impl Table {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let entry = |matches: &Matches, action: &Action| Entry {
             table: matches.table.clone(),
-            matches: matches.text(),
+            matches: matches.keys.text(),
             action: action.text(),
         };
         let (change, socket) = match self.command {
-            Command::List { list, socket } => return list.run(What::Tables, None, &socket.socket),
+            Command::List { list, socket } => return list.run(What::Tables, &[], &socket.socket),
             Command::Load(load) => return load.run(),
             Command::Add { matches, action, socket } => (Write::Add(entry(&matches, &action)), socket),
             Command::Set { matches, action, socket } => (Write::Set(entry(&matches, &action)), socket),
             Command::Delete { matches, socket } => {
-                (Write::Delete { table: matches.table.clone(), matches: matches.text() }, socket)
+                (Write::Delete { table: matches.table.clone(), matches: matches.keys.text() }, socket)
             }
             Command::Default { table, action, socket } => {
                 (Write::Default { table, action: action.text() }, socket)
@@ -165,13 +172,13 @@ impl Table {
 }
 
 impl Listing {
-    /// Shows what there is, or only objects of one kind.
-    pub(super) fn run(self, what: What, kind: Option<ObjectKind>, socket: &Path) -> anyhow::Result<Exit> {
+    /// Shows what there is, or only objects of these kinds.
+    pub(super) fn run(self, what: What, kinds: &[ObjectKind], socket: &Path) -> anyhow::Result<Exit> {
         let limit = (!self.all).then_some(self.limit);
         let inspection =
             Inspection { what, name: self.name, limit, zeros: self.zeros, ..Inspection::default() };
         let mut view = api::show(socket, &inspection)?;
-        view.objects.retain(|object| kind.is_none_or(|kind| object.kind == kind));
+        view.objects.retain(|object| kinds.is_empty() || kinds.contains(&object.kind));
         let page = |name: &str, from| {
             let page = Inspection { name: Some(name.to_owned()), from, ..inspection.clone() };
             api::show(socket, &page).map(|view| view.objects)
@@ -184,7 +191,7 @@ impl Listing {
         }
         if self.json {
             output::json(&view)?;
-        } else if let (true, Some(ObjectKind::Meter)) = (view.objects.is_empty(), kind) {
+        } else if view.objects.is_empty() && kinds.contains(&ObjectKind::Meter) {
             output::line("the program has no meters");
         } else {
             output::text(&text(&view, what));

@@ -4,6 +4,7 @@ mod array;
 mod devices;
 mod digest;
 mod files;
+mod learning;
 mod load;
 mod mirror;
 mod packet;

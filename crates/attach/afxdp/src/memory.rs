@@ -107,6 +107,20 @@ impl MmapRegion {
         unsafe { self.base.add(offset).cast().as_ref() }
     }
 
+    /// Has the processor fetch the cache line at `offset`, which may be out of bounds.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = self.base.as_ptr().wrapping_add(offset as usize);
+            // SAFETY: a prefetch only affects the cache, for any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+
     /// Returns whether `len` bytes at `offset` are within the mapping and aligned.
     #[must_use]
     pub fn holds(&self, offset: usize, len: usize, align: usize) -> bool {

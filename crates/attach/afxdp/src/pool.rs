@@ -209,6 +209,13 @@ impl FramePool {
         self.take().map(|f| f.release_to(port.fill()))
     }
 
+    /// Has the processor fetch the first bytes of a packet, which another core may have written. The address
+    /// may be invalid.
+    #[inline]
+    pub fn prefetch(&self, address: u64) {
+        self.umem.memory().prefetch(address);
+    }
+
     /// Takes the frame of a receive descriptor. `None`, counted as a violation, if `port` did not have
     /// it or the packet exceeds the frame.
     pub fn receive(&self, port: SocketId, address: u64, len: u32) -> Option<Frame<'_>> {

@@ -10,6 +10,10 @@ use crate::Result;
 use crate::pool::{Frame, FramePool, SocketId};
 use crate::socket::{Socket, Statistics};
 
+/// How many packets in advance a packet's first bytes are fetched: the core on which the kernel received it
+/// has just written them.
+const AHEAD: u32 = 8;
+
 /// A socket and its frames. All calls take the pool of the frames.
 #[derive(Debug)]
 pub struct Port {
@@ -74,9 +78,13 @@ impl Port {
     /// Passes at most `max` received packets to `each`. Returns their number.
     pub fn receive<'p>(&mut self, pool: &'p FramePool, max: u32, mut each: impl FnMut(Frame<'p>)) -> u32 {
         let mut n = 0;
+        if self.socket.receive.available() > 0 {
+            (0..AHEAD).for_each(|n| self.prefetch(pool, n));
+        }
         while n < max {
             let Some(d) = self.socket.receive.pop() else { break };
             n += 1;
+            self.prefetch(pool, AHEAD - 1);
             if let Some(frame) = pool.receive(self.id, d.address, d.len) {
                 self.filled = self.filled.saturating_sub(1);
                 each(frame);
@@ -86,6 +94,13 @@ impl Port {
             self.socket.receive.release();
         }
         n
+    }
+
+    /// Fetches the first bytes of the n-th packet after the next one, if it is there.
+    fn prefetch(&mut self, pool: &FramePool, n: u32) {
+        if let Some(d) = self.socket.receive.ahead(n) {
+            pool.prefetch(d.address);
+        }
     }
 
     /// Queues a packet to be sent by [`Port::kick`].

@@ -294,6 +294,14 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// Reads the entry that the n-th [`Consumer::pop`] after the next one returns. `None` if the producer had
+    /// not filled it when its index was last read.
+    #[must_use]
+    pub fn ahead(&mut self, n: u32) -> Option<T> {
+        let filled = self.ring.filled(self.head, self.tail)?;
+        (n < filled).then(|| T::read(&self.ring.map, self.ring.slot(self.tail.wrapping_add(n))))
+    }
+
     /// Releases the slots of all popped entries.
     pub fn release(&mut self) {
         self.released = self.tail;

@@ -65,6 +65,8 @@ proptest! {
                 }
             }
             prop_assert_eq!(consumer.pending() as usize, shown.len());
+            let ahead = (0..=size).map_while(|n| consumer.ahead(n)).collect::<VecDeque<_>>();
+            prop_assert_eq!(&ahead, &shown, "what is read in advance is what is popped next");
         }
         prop_assert!(!producer.broken() && !consumer.broken());
     }

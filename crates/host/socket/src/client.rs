@@ -34,6 +34,51 @@ pub enum AskError {
     Decode(#[source] serde_json::Error),
 }
 
+/// A connection to the server of a socket.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`AskError::Connect`].
+    pub fn connect(socket: &Path) -> Result<Self, AskError> {
+        let stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request and returns its answer. After an error, a late answer may follow: connect again.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn ask<A: DeserializeOwned>(
+        &mut self,
+        request: &impl Serialize,
+        patience: Patience,
+    ) -> Result<A, AskError> {
+        let mut line = serde_json::to_vec(request).map_err(AskError::Decode)?;
+        line.push(b'\n');
+        let answer = self.exchange(&line, patience).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late(patience.time),
+            _ => AskError::Talk(error),
+        })?;
+        serde_json::from_str(&answer).map_err(AskError::Decode)
+    }
+
+    fn exchange(&mut self, line: &[u8], patience: Patience) -> io::Result<String> {
+        let stream = self.stream.get_mut();
+        stream.set_read_timeout(Some(patience.time))?;
+        stream.set_write_timeout(Some(patience.time))?;
+        stream.write_all(line)?;
+        let mut answer = String::new();
+        self.stream.by_ref().take(patience.bytes).read_line(&mut answer)?;
+        Ok(answer)
+    }
+}
+
 /// Sends a request to the server of a socket, and returns its answer.
 ///
 /// # Errors
@@ -43,23 +88,7 @@ pub fn ask<A: DeserializeOwned>(
     request: &impl Serialize,
     patience: Patience,
 ) -> Result<A, AskError> {
-    let mut line = serde_json::to_vec(request).map_err(AskError::Decode)?;
-    line.push(b'\n');
-    let stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
-    let answer = exchange(stream, &line, patience).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late(patience.time),
-        _ => AskError::Talk(error),
-    })?;
-    serde_json::from_str(&answer).map_err(AskError::Decode)
-}
-
-fn exchange(mut stream: UnixStream, line: &[u8], patience: Patience) -> io::Result<String> {
-    stream.set_read_timeout(Some(patience.time))?;
-    stream.set_write_timeout(Some(patience.time))?;
-    stream.write_all(line)?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(patience.bytes)).read_line(&mut answer)?;
-    Ok(answer)
+    Client::connect(socket)?.ask(request, patience)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod lock;
 mod server;
 mod trusted_folder;
 
-pub use client::{AskError, Patience, ask};
+pub use client::{AskError, Client, Patience, ask};
 pub use lock::{SocketLock, folder_of};
 pub use server::{Endpoint, Listener, Server, listen, listen_for};
 pub use trusted_folder::{FolderError, check, open_trusted};

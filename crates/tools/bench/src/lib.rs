@@ -15,6 +15,7 @@ mod shield;
 pub mod stats;
 pub mod switch;
 mod trips;
+pub mod veth;
 mod world;
 pub mod xsk;
 

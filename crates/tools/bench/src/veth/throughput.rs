@@ -1,0 +1,43 @@
+//! Packets a second from one host to the other.
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use p4shield_testbed::{NetNs, wait_until};
+
+use super::world::{TEE, World, generator};
+use super::{Forwarder, Options, Throughput};
+
+/// Bytes of the packets that testpmd sends unless told otherwise.
+const PACKET_BYTES: u32 = 64;
+/// Seconds in which the first packets must arrive.
+const PATIENCE: u64 = 30;
+
+/// Counts the packets that leave the left host and arrive at the right one.
+pub(super) fn measure(options: &Options, forwarder: Forwarder) -> anyhow::Result<Throughput> {
+    let world = World::start(forwarder, &TEE)?;
+    let _generator = generator(&world.left)?;
+    wait_until("the first packets", PATIENCE, || {
+        packets(&world.right, "rx").is_ok_and(|arrived| arrived > 1000)
+    })?;
+    std::thread::sleep(options.time / 4);
+    let counts = || anyhow::Ok((packets(&world.left, "tx")?, packets(&world.right, "rx")?));
+    let (start, before) = (Instant::now(), counts()?);
+    std::thread::sleep(options.time);
+    let (after, time) = (counts()?, start.elapsed());
+    let (sent, arrived) = (after.0 - before.0, after.1 - before.1);
+    ensure!(arrived > 0, "{} forwards no packet", crate::name(forwarder));
+    Ok(Throughput {
+        mode: forwarder,
+        bytes: PACKET_BYTES,
+        mpps: arrived as f64 / time.as_secs_f64() / 1e6,
+        lost_percent: 100.0 * sent.saturating_sub(arrived) as f64 / sent as f64,
+        ratio: f64::NAN,
+    })
+}
+
+/// Returns the packets that a host's interface has received (`rx`) or sent (`tx`).
+fn packets(host: &NetNs, direction: &str) -> anyhow::Result<u64> {
+    let links: serde_json::Value = serde_json::from_str(&host.ip("-s -j link show eth0")?)?;
+    links[0]["stats64"][direction]["packets"].as_u64().context("ip shows no counters of eth0")
+}

@@ -4,6 +4,7 @@ use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, St
 use crate::order::{Orders, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
+use crate::rates::Sampled;
 use p4shield_abi::map::TYPE_ARRAY;
 use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
@@ -29,6 +30,8 @@ pub(crate) struct Desk {
     /// Written by the packet thread when it cannot wait for packets, and never while packets flow.
     pub(crate) problems: Arc<Mutex<Vec<String>>>,
     pub(crate) start: Instant,
+    /// Written by the thread that keeps the ports.
+    pub(crate) sampled: Mutex<Sampled>,
     /// Held while something is written or a port changes, so that writes of two clients do not mix.
     pub(crate) writing: Mutex<()>,
 }
@@ -80,12 +83,27 @@ impl Desk {
         self.program.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn status(&self) -> Result<Status, String> {
+    fn count(&self) -> Result<(Vec<(u16, PortCounts)>, Counts), String> {
         let work = Work::Count(Vec::with_capacity(MAX_PORTS), Counts::default());
         let done = self.orders.execute(work)?;
         let Work::Count(by_port, counts) = done.work else { return Err("no counts".to_owned()) };
+        Ok((by_port, counts))
+    }
+
+    /// Samples the counts of the ports once a second.
+    pub(crate) fn sample(&self) {
+        let due = self.sampled.lock().unwrap_or_else(PoisonError::into_inner).is_due(Instant::now());
+        // The switch is about to end if the packet thread does not answer.
+        let Some((by_port, _)) = due.then(|| self.count().ok()).flatten() else { return };
+        let counts = by_port.iter().map(|(number, counts)| (*number, traffic(counts))).collect();
+        self.sampled.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now(), counts);
+    }
+
+    pub(crate) fn status(&self) -> Result<Status, String> {
+        let (by_port, counts) = self.count()?;
         let program = self.program();
         let known = self.ports.all();
+        let sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
         let port = |(number, counts): &(u16, PortCounts)| {
             let port = known.iter().find(|p| p.number == *number);
             PortStatus {
@@ -93,6 +111,7 @@ impl Desk {
                 interface: port.map(|p| p.interface.clone()).unwrap_or_default(),
                 state: port.map(|p| p.state).unwrap_or_default(),
                 traffic: traffic(counts),
+                rates: sampled.of(*number),
             }
         };
         let mut ports: Vec<_> = by_port.iter().map(port).collect();

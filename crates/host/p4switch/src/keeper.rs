@@ -1,4 +1,4 @@
-//! Keeps the ports open: a thread that watches their interfaces.
+//! Keeps the ports open: a thread that watches their interfaces. It samples their counts, too.
 //!
 //! ```text
 //!   interface deleted ──► keeper: takes its sockets out of the switch, closes them      (state: gone)
@@ -71,6 +71,7 @@ impl Drop for Keeper {
 impl Desk {
     fn wait_and_look(&self, watch: &mut Watch) -> Result<(), afxdp::Error> {
         self.keep_ports(watch);
+        self.sample();
         watch.wait(LOOK, self.nudge.bell())?;
         self.nudge.silence();
         std::thread::sleep(PAUSE);

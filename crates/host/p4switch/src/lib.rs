@@ -14,7 +14,8 @@
 //! | `change` | the changes that an order consists of, and their reverse |
 //! | `ports` | the ports by number |
 //! | `plug` | adds and deletes ports |
-//! | `keeper` | watches the interfaces: opens a port anew whose interface is back |
+//! | `keeper` | watches the interfaces: opens a port anew whose interface is back; samples its counts |
+//! | `rates` | packets of ports per second |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
 //! | `digest` | digests that the program sent |
@@ -43,6 +44,7 @@ mod order;
 mod plug;
 mod ports;
 mod program;
+mod rates;
 mod record;
 mod recorded;
 mod recorder;

@@ -136,6 +136,7 @@ pub fn run(
         nudge: Nudge::new().map_err(SwitchError::Threads)?,
         problems: Arc::clone(&problems),
         start: Instant::now(),
+        sampled: Mutex::default(),
         writing: Mutex::new(()),
     };
     load_files(&desk, &config.entries, &mut inbox, &mut switch)?;

@@ -29,6 +29,7 @@ mod test;
 mod upgrade;
 mod verify;
 mod vmm;
+mod watch;
 mod wires;
 
 use clap::Subcommand;

@@ -1,15 +1,14 @@
 //! `p4shield program counters`, `registers` and `tables`: the state of the programs that run.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::Path;
-use std::time::Duration;
 
-use p4shield_console::output;
 use p4shield_daemon::api::{self, ApiError};
 use p4shield_tables::view::{
     ActionView, DirectionView, Inspection, MatchView, Number, ObjectKind, ObjectView, ProgramView, Row, What,
 };
+
+use super::watch::Watch;
 
 /// What to show of a VM's programs.
 #[derive(Debug, clap::Args)]
@@ -34,43 +33,21 @@ pub(super) struct Show {
     /// Show zeros also in arrays of more than 16 elements
     #[arg(long)]
     zeros: bool,
-    /// Show again every so many seconds, until interrupted
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
-    #[arg(default_missing_value = "1", value_parser = seconds)]
-    watch: Option<f64>,
-    /// Print JSON, one line each time
-    #[arg(long)]
-    json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let range = 0.1..=3600.0;
-    text.parse()
-        .ok()
-        .filter(|n| range.contains(n))
-        .ok_or_else(|| "write 0.1 to 3600 seconds; the VM's name comes before --watch".to_owned())
+    #[command(flatten)]
+    watch: Watch,
 }
 
 impl Show {
     pub(super) fn run(self, what: What, socket: &Path) -> anyhow::Result<()> {
-        let Some(seconds) = self.watch else {
-            let _ = self.show(what, socket, false)?;
-            return Ok(());
+        let passes = |error: &ApiError| match error {
+            // The program may be there again the next time.
+            ApiError::Failed(why) => Some(why.clone()),
+            _ => None,
         };
-        let clears = !self.json && std::io::stdout().is_terminal();
-        loop {
-            match self.show(what, socket, clears) {
-                // The program may be there again the next time.
-                Err(ApiError::Failed(why)) => output::note(why),
-                Ok(false) => return Ok(()),
-                other => drop(other?),
-            }
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-        }
+        self.watch.show(|| self.ask(what, socket), |view| text(view, what), passes).map(drop)
     }
 
-    /// Shows the state once. Returns whether it was written.
-    fn show(&self, what: What, socket: &Path, clears: bool) -> Result<bool, ApiError> {
+    fn ask(&self, what: What, socket: &Path) -> Result<ProgramView, ApiError> {
         let inspection = Inspection {
             what,
             vm: self.vm.clone(),
@@ -83,11 +60,7 @@ impl Show {
         };
         let mut view = api::inspect(socket, &inspection)?;
         complete(&mut view, &inspection, socket)?;
-        if self.json {
-            return Ok(output::try_text(&format!("{}\n", serde_json::to_string(&view)?)));
-        }
-        let clear = if clears { "\x1b[2J\x1b[H" } else { "" };
-        Ok(output::try_text(&format!("{clear}{}", text(&view, what))))
+        Ok(view)
     }
 }
 
@@ -341,13 +314,5 @@ table pipe.routes, 1 of 64 entries; keys: hdr.ip.dst lpm 32 bits, proto ternary 
 
 ";
         assert_eq!(text(&view, What::Counters), expected);
-    }
-
-    #[test]
-    fn an_interval_is_a_number_of_seconds() {
-        assert_eq!(seconds("0.5"), Ok(0.5));
-        for wrong in ["web", "0", "nan", "inf", "-1", "99999"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -227,6 +227,9 @@ pub struct PortStatus {
     /// Its packets.
     #[serde(flatten)]
     pub traffic: Traffic,
+    /// Its packets during about the last second.
+    #[serde(flatten)]
+    pub rates: Rates,
 }
 
 /// The state of a port. Each but the first has a problem in the status.
@@ -268,6 +271,20 @@ pub struct Traffic {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+}
+
+/// Packets of a port per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// Received packets.
+    pub received_packets_s: u64,
+    /// Their bits.
+    pub received_bits_s: u64,
+    /// Sent packets.
+    pub sent_packets_s: u64,
+    /// Their bits.
+    pub sent_bits_s: u64,
 }
 
 /// The queue of a port.

@@ -10,7 +10,7 @@ pub use client::{
 };
 pub(crate) use messages::MAX_LINE;
 pub use messages::{
-    Answer, DigestsView, Dropped, MAX_FILE, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus,
+    Answer, DigestsView, Dropped, MAX_FILE, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus, Rates,
     Replaced, Request, Status, Traffic, fuzz,
 };
 pub use p4shield_entries::Format;

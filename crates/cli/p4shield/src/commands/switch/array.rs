@@ -14,6 +14,7 @@ use super::{Socket, write};
 /// Examples:
 ///
 ///   p4shield switch counter list
+///   p4shield switch counter list flows --watch 0.5
 ///   p4shield switch counter set flows 3 --packets 0 --bytes 0
 ///   p4shield switch counter reset flows
 ///   p4shield switch counter entry hits 10.0.1.0/24           a counter of a table, to zero

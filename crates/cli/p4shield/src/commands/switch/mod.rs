@@ -27,6 +27,8 @@ use p4shield_console::{Exit, Refused, output};
 use p4shield_p4switch::api::{self, ApiError};
 use p4shield_tables::write::Write;
 
+use super::watch::Watch;
+
 /// Run a P4 switch: the program is the data plane
 ///
 /// The switch forwards packets between network interfaces through AF_XDP, as a program for v1model
@@ -109,6 +111,18 @@ fn show<T: serde::Serialize>(json: bool, answer: &T, text: impl Fn(&T) -> String
         output::text(&text(answer));
     }
     Ok(Exit::Done)
+}
+
+/// Shows an answer once, or again and again, also while the switch fails to give it.
+fn watch<T: serde::Serialize>(
+    watch: &Watch,
+    ask: impl Fn() -> anyhow::Result<T>,
+    text: impl Fn(&T) -> String,
+) -> anyhow::Result<T> {
+    watch.show(ask, text, |error| match error.downcast_ref() {
+        Some(ApiError::Failed(why)) => Some(why.clone()),
+        _ => None,
+    })
 }
 
 /// Writes a table, group, session, queue or array.

@@ -4,8 +4,9 @@ use clap::Subcommand;
 use p4shield_console::Exit;
 use p4shield_p4switch::api;
 
-use super::{Socket, show, written};
+use super::{Socket, written};
 use crate::commands::program_state::columns;
+use crate::commands::watch::Watch;
 
 /// Show, add and delete ports while packets flow
 ///
@@ -35,9 +36,8 @@ pub(super) struct Ports {
 enum Command {
     /// Show the ports with their states and packets
     List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        watch: Watch,
         #[command(flatten)]
         socket: Socket,
     },
@@ -79,8 +79,9 @@ pub(super) fn port(text: &str) -> Result<Port, String> {
 impl Ports {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         match self.command {
-            Command::List { json, socket } => {
-                show(json, &api::status(&socket.socket)?.ports, |ports| text(ports))
+            Command::List { watch, socket } => {
+                super::watch(&watch, || Ok(api::status(&socket.socket)?.ports), |ports| text(ports))?;
+                Ok(Exit::Done)
             }
             Command::Add { port: Port { number, interface }, socket } => {
                 written(api::add_port(&socket.socket, number, interface))
@@ -95,11 +96,13 @@ pub(super) fn text(ports: &[api::PortStatus]) -> String {
     if ports.is_empty() {
         return "no ports\n".to_owned();
     }
-    let header = ["port", "interface", "state", "received", "bytes", "sent", "bytes"];
+    let header =
+        ["port", "interface", "state", "received", "bytes", "packets/s", "sent", "bytes", "packets/s"];
     let row = |p: &api::PortStatus| {
         let api::Traffic { received, received_bytes, sent, sent_bytes } = p.traffic;
         let names = [p.number.to_string(), p.interface.clone(), p.state.name().to_owned()];
-        let counts = [received, received_bytes, sent, sent_bytes];
+        let api::Rates { received_packets_s, sent_packets_s, .. } = p.rates;
+        let counts = [received, received_bytes, received_packets_s, sent, sent_bytes, sent_packets_s];
         names.into_iter().chain(counts.iter().map(u64::to_string)).collect()
     };
     let mut out = String::new();

@@ -5,8 +5,9 @@ use p4shield_console::Exit;
 use p4shield_p4switch::api;
 use p4shield_tables::write::Write;
 
-use super::{Socket, show, write};
+use super::{Socket, write};
 use crate::commands::program_state::columns;
+use crate::commands::watch::Watch;
 
 /// Show and set the queues of ports
 ///
@@ -34,9 +35,8 @@ pub(super) struct Queues {
 enum Command {
     /// Show the queues with the packets that wait, and those that found a queue full
     List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        watch: Watch,
         #[command(flatten)]
         socket: Socket,
     },
@@ -85,8 +85,9 @@ fn amount(text: &str) -> Result<u64, String> {
 impl Queues {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let (change, socket) = match self.command {
-            Command::List { json, socket } => {
-                return show(json, &api::queues(&socket.socket)?, |all| text(all));
+            Command::List { watch, socket } => {
+                super::watch(&watch, || Ok(api::queues(&socket.socket)?), |all| text(all))?;
+                return Ok(Exit::Done);
             }
             Command::Set { port, limits: Limits { packets, bits, depth }, socket } => {
                 (Write::SetQueue { port: Some(port), packets, bits, depth }, socket)

@@ -1,11 +1,14 @@
 //! `p4shield switch status`.
 
-use p4shield_console::{Exit, output};
+use p4shield_console::Exit;
 use p4shield_p4switch::api;
 
 use super::{Socket, port};
+use crate::commands::watch::Watch;
 
 /// Show the ports of a switch with their packets, dropped packets by reason, and problems
+///
+/// Rates are those of about the last second.
 ///
 /// Reasons: program (the program dropped it), stopped (its budget or a limit ended the run), no_port and
 /// no_group (it chose a port or multicast group that does not exist), port_down (the port's interface is
@@ -17,27 +20,22 @@ use super::{Socket, port};
 /// Examples:
 ///
 ///   p4shield switch status
+///   p4shield switch status --watch
 ///   p4shield switch status --json | jq .dropped
 ///
 /// Exit code 1 if there is a problem.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Status {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     socket: Socket,
 }
 
 impl Status {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let status = api::status(&self.socket.socket)?;
-        if self.json {
-            output::json(&status)?;
-        } else {
-            output::text(&text(&status));
-        }
+        let status = super::watch(&self.watch, || Ok(api::status(&self.socket.socket)?), text)?;
         Ok(if status.problems.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
@@ -75,7 +73,9 @@ mod tests {
     #[test]
     fn a_status_names_ports_drops_and_problems() {
         let traffic = api::Traffic { received: 7, ..Default::default() };
-        let port = api::PortStatus { number: 1, interface: "veth1".into(), traffic, ..Default::default() };
+        let rates = api::Rates { received_packets_s: 3, ..Default::default() };
+        let interface = "veth1".to_owned();
+        let port = api::PortStatus { number: 1, interface, traffic, rates, ..Default::default() };
         let dropped = |reason: &str, packets| api::Dropped { reason: reason.into(), packets };
         let status = api::Status {
             program: "router.p4".into(),
@@ -90,8 +90,8 @@ mod tests {
         let expected = "\
 router.p4: program 0123456789ab, for 5 s
 
-  port  interface  state  received  bytes  sent  bytes
-  1     veth1      up     7         0      0     0
+  port  interface  state  received  bytes  packets/s  sent  bytes  packets/s
+  1     veth1      up     7         0      3          0     0      0
 
 deleted ports: 3 received, 0 sent
 

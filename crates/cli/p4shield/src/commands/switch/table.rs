@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use p4shield_console::{Exit, Refused, output};
-use p4shield_p4switch::api;
+use p4shield_console::{Exit, Refused};
+use p4shield_p4switch::api::{self, ApiError};
 use p4shield_tables::entry::{ActionText, MatchText, Named};
 use p4shield_tables::view::{DirectionView, Inspection, ObjectKind, What};
 use p4shield_tables::write::{Entry, Write};
@@ -12,6 +12,7 @@ use p4shield_tables::write::{Entry, Write};
 use super::load::Load;
 use super::{Socket, write};
 use crate::commands::program_state::{complete_objects, show_objects};
+use crate::commands::watch::Watch;
 
 /// Show and write the tables of a switch while packets flow
 ///
@@ -25,6 +26,7 @@ use crate::commands::program_state::{complete_objects, show_objects};
 /// Examples:
 ///
 ///   p4shield switch table list
+///   p4shield switch table list routes --watch
 ///   p4shield switch table add routes 10.0.1.0/24 --action forward next_hop=02:00:00:00:00:01 port=1
 ///   p4shield switch table add acl dst_port=80..443 --priority 10 --action drop
 ///   p4shield switch table set routes 10.0.1.0/24 --action drop
@@ -143,9 +145,8 @@ pub(super) struct Listing {
     /// Show zeros also in arrays of more than 16 elements
     #[arg(long)]
     zeros: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 impl Table {
@@ -174,9 +175,18 @@ impl Table {
 impl Listing {
     /// Shows what there is, or only objects of these kinds.
     pub(super) fn run(self, what: What, kinds: &[ObjectKind], socket: &Path) -> anyhow::Result<Exit> {
-        let limit = (!self.all).then_some(self.limit);
-        let inspection =
-            Inspection { what, name: self.name, limit, zeros: self.zeros, ..Inspection::default() };
+        let text = |view: &DirectionView| match view.objects.is_empty() && kinds.contains(&ObjectKind::Meter)
+        {
+            true => "the program has no meters\n".to_owned(),
+            false => text(view, what),
+        };
+        super::watch(&self.watch, || self.ask(what, kinds, socket), text)?;
+        Ok(Exit::Done)
+    }
+
+    fn ask(&self, what: What, kinds: &[ObjectKind], socket: &Path) -> anyhow::Result<DirectionView> {
+        let (name, limit) = (self.name.clone(), (!self.all).then_some(self.limit));
+        let inspection = Inspection { what, name, limit, zeros: self.zeros, ..Inspection::default() };
         let mut view = api::show(socket, &inspection)?;
         view.objects.retain(|object| kinds.is_empty() || kinds.contains(&object.kind));
         let page = |name: &str, from| {
@@ -184,19 +194,15 @@ impl Listing {
             api::show(socket, &page).map(|view| view.objects)
         };
         if !complete_objects(&mut view.objects, page)? {
-            anyhow::bail!("the program was replaced while it was read; try again");
+            let why = "the program was replaced while it was read; try again";
+            return Err(ApiError::Failed(why.to_owned()).into());
         }
-        if let (true, Some(name)) = (view.objects.is_empty(), &inspection.name) {
-            return Err(Refused(format!("the program has no {name}; without a name, all are shown")).into());
+        match &self.name {
+            Some(name) if view.objects.is_empty() => {
+                Err(Refused(format!("the program has no {name}; without a name, all are shown")).into())
+            }
+            _ => Ok(view),
         }
-        if self.json {
-            output::json(&view)?;
-        } else if view.objects.is_empty() && kinds.contains(&ObjectKind::Meter) {
-            output::line("the program has no meters");
-        } else {
-            output::text(&text(&view, what));
-        }
-        Ok(Exit::Done)
     }
 }
 

@@ -14,6 +14,7 @@ mod replace;
 mod selector;
 mod stress;
 mod trace;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

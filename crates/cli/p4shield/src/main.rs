@@ -31,6 +31,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    commands::answer_shell();
     let cli = Cli::parse();
     p4shield_console::main(cli.options, || cli.command.run())
 }

@@ -63,6 +63,7 @@ impl Endpoint for Desk {
             Ok(Request::PacketOut { fields, payload }) => {
                 self.packet_out(&fields, &payload).map(|()| Answer::Done)
             }
+            Ok(Request::Names) => self.names().map(Answer::Names),
             Ok(Request::Groups) => self.groups().map(Answer::Groups),
             Ok(Request::Sessions) => self.sessions().map(Answer::Sessions),
             Ok(Request::Queues) => self.queues().map(Answer::Queues),

@@ -18,6 +18,7 @@
 //! | `rates` | packets of ports per second |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
+//! | `names` | the names that a shell completes |
 //! | `digest` | digests that the program sent |
 //! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
@@ -40,6 +41,7 @@ mod digest;
 mod keeper;
 mod load;
 mod metrics;
+mod names;
 mod order;
 mod plug;
 mod ports;

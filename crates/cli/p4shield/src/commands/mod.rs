@@ -34,6 +34,7 @@ mod wires;
 
 use clap::Subcommand;
 
+pub(crate) use completions::answer_shell;
 use p4shield_console::Exit;
 
 // No comments on the variants: they would replace the help that each command's own arguments give.

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{code, example, p4shield, stderr, stdout};
+use crate::common::{code, completed, example, p4shield, stderr, stdout};
 
 fn programs() -> Vec<PathBuf> {
     let folder = std::fs::read_dir(example("programs")).unwrap();
@@ -284,11 +284,13 @@ fn the_help_of_every_command_has_an_example() {
 fn completions_and_man_pages_name_every_command() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(code(&p4shield(&["man", folder.path().to_str().unwrap()])), 0);
-    for shell in ["bash", "zsh", "fish"] {
-        let completions = stdout(&p4shield(&["completions", shell]));
-        for command in commands() {
-            assert!(completions.contains(&command), "{shell} does not complete {command}");
-        }
+    let completions = completed(&["p4shield", ""]);
+    for command in commands() {
+        assert!(completions.contains(&command), "bash does not complete {command}: {completions:?}");
+    }
+    for shell in ["zsh", "fish"] {
+        let script = stdout(&p4shield(&["completions", shell]));
+        assert!(script.contains("P4SHIELD_COMPLETE"), "{shell}: {script}");
     }
     for command in commands() {
         let page = std::fs::read_to_string(folder.path().join(format!("p4shield-{command}.1")));

@@ -1,6 +1,6 @@
 //! The client of a switch's socket.
 
-use super::messages::{Answer, DigestsView, PacketsIn, QueueStatus, Replaced, Request, Status};
+use super::messages::{Answer, DigestsView, NamesView, PacketsIn, QueueStatus, Replaced, Request, Status};
 use crate::recorded::{RecordsView, Wanted};
 use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The limits of an answer.
 const PATIENCE: Patience = Patience { time: Duration::from_secs(30), bytes: 64 << 20 };
+/// The same while a shell waits to complete a word.
+const COMPLETION: Patience = Patience { time: Duration::from_secs(1), bytes: 4 << 20 };
 /// The same while a program is verified.
 const VERIFICATION: Patience = Patience { time: Duration::from_secs(600), bytes: 1 << 20 };
 
@@ -86,6 +88,17 @@ pub fn status(socket: &Path) -> Result<Status, ApiError> {
 pub fn show(socket: &Path, inspection: &Inspection) -> Result<DirectionView, ApiError> {
     match ask(socket, &Request::Show(inspection.clone()))? {
         Answer::Shown(view) => Ok(*view),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Returns the names of a switch's program. Waits for a second at most.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn names(socket: &Path) -> Result<NamesView, ApiError> {
+    match ask_within(socket, &Request::Names, COMPLETION)? {
+        Answer::Names(names) => Ok(names),
         _ => Err(ApiError::Unexpected),
     }
 }

@@ -21,6 +21,8 @@ pub enum Request {
     Status,
     /// Shows tables, counters or registers. The names of tenant and VM are not used.
     Show(Inspection),
+    /// Returns the names of the program.
+    Names,
     /// Returns the multicast groups.
     Groups,
     /// Returns the clone sessions.
@@ -109,6 +111,8 @@ pub enum Answer {
     Status(Status),
     /// The answer to `show`.
     Shown(Box<DirectionView>),
+    /// The answer to `names`.
+    Names(NamesView),
     /// The answer to `groups`.
     Groups(Vec<Group>),
     /// The answer to `sessions`.
@@ -140,6 +144,51 @@ pub enum Answer {
     },
     /// Failure, with the reason.
     Failed(String),
+}
+
+/// The names of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesView {
+    /// Its tables, arrays and value sets.
+    pub objects: Vec<ObjectNames>,
+}
+
+/// The kinds of named objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NameKind {
+    /// A table.
+    Table,
+    /// A parser value set.
+    Values,
+    /// A counter, also one in the entries of a table.
+    Counter,
+    /// A register.
+    Register,
+    /// A meter, also one in the entries of a table.
+    Meter,
+}
+
+/// The names of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectNames {
+    /// Its full name.
+    pub name: String,
+    /// Its kind.
+    pub kind: NameKind,
+    /// The keys by which it is found: a table's, also for what its entries have; or a value set's.
+    pub keys: Vec<String>,
+    /// A table's actions.
+    pub actions: Vec<ActionNames>,
+}
+
+/// The names of an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionNames {
+    /// Its full name.
+    pub name: String,
+    /// Its parameters, in their order.
+    pub params: Vec<String>,
 }
 
 /// Digests of the program.

@@ -5,13 +5,13 @@ mod messages;
 
 pub use crate::recorded::{RecordView, RecordsView, StepView, Wanted};
 pub use client::{
-    ApiError, add_port, ask, delete_port, digests, groups, inject, load, packet_out, packets_in, queues,
-    record, records, replace, sessions, show, status, stop_recording, write,
+    ApiError, add_port, ask, delete_port, digests, groups, inject, load, names, packet_out, packets_in,
+    queues, record, records, replace, sessions, show, status, stop_recording, write,
 };
 pub(crate) use messages::MAX_LINE;
 pub use messages::{
-    Answer, DigestsView, Dropped, MAX_FILE, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus, Rates,
-    Replaced, Request, Status, Traffic, fuzz,
+    ActionNames, Answer, DigestsView, Dropped, MAX_FILE, NameKind, NamesView, ObjectNames, PacketIn,
+    PacketsIn, PortState, PortStatus, QueueStatus, Rates, Replaced, Request, Status, Traffic, fuzz,
 };
 pub use p4shield_entries::Format;
 pub use p4shield_tables::entry::Named;

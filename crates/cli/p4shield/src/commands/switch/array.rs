@@ -7,7 +7,7 @@ use p4shield_tables::view::{ObjectKind, What};
 use p4shield_tables::write::Write;
 
 use super::table::{Keys, Listing};
-use super::{Socket, write};
+use super::{Socket, completion, write};
 
 /// Show and set the counters of the program, also those in the entries of tables
 ///
@@ -34,6 +34,7 @@ enum CounterCommand {
     /// Set an element, or all
     Set {
         /// The counter
+        #[arg(add = completion::object())]
         name: String,
         /// The element, or `all`
         #[arg(value_parser = index)]
@@ -50,6 +51,7 @@ enum CounterCommand {
     /// Set the counter in an entry of a table
     Entry {
         /// The counter
+        #[arg(add = completion::object())]
         name: String,
         #[command(flatten)]
         keys: Keys,
@@ -88,6 +90,7 @@ enum RegisterCommand {
     /// Set an element, or all
     Set {
         /// The register
+        #[arg(add = completion::object())]
         name: String,
         /// The element, or `all`
         #[arg(value_parser = index)]
@@ -130,6 +133,7 @@ enum MeterCommand {
     /// Set the rates of an element, or of all
     Set {
         /// The meter
+        #[arg(add = completion::object())]
         name: String,
         /// The element, or `all`
         #[arg(value_parser = index)]
@@ -143,6 +147,7 @@ enum MeterCommand {
     /// Set the rates of the meter in an entry of a table, or remove them
     Entry {
         /// The meter
+        #[arg(add = completion::object())]
         name: String,
         #[command(flatten)]
         keys: Keys,
@@ -167,6 +172,7 @@ struct List {
 #[derive(Debug, clap::Args)]
 struct Reset {
     /// The counter, register or meter
+    #[arg(add = completion::object())]
     name: String,
     /// The element; all if left out
     #[arg(value_parser = index)]

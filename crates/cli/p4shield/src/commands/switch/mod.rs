@@ -2,6 +2,7 @@
 
 mod array;
 mod capture;
+mod completion;
 mod digest;
 mod follow;
 mod group;
@@ -71,11 +72,14 @@ enum Command {
     Packet(packet::Packets),
 }
 
+/// The socket of a switch, unless another one is named.
+const SOCKET: &str = "/run/p4shield/switch.sock";
+
 /// The switch's socket.
 #[derive(Debug, clap::Args)]
 struct Socket {
     /// The switch's socket; two switches on a machine need two
-    #[arg(long, value_name = "PATH", default_value = "/run/p4shield/switch.sock")]
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
 }
 

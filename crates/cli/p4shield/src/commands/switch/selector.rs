@@ -5,7 +5,7 @@ use p4shield_console::Exit;
 use p4shield_tables::entry::{ActionText, Named};
 use p4shield_tables::write::Write;
 
-use super::{Socket, write};
+use super::{Socket, completion, write};
 
 /// Set the groups of action selectors
 ///
@@ -30,6 +30,7 @@ enum Command {
     /// Set the members of a group of a table
     Set {
         /// The table, in full or the last parts of its name
+        #[arg(add = completion::object())]
         table: String,
         /// The group's number
         group: u32,

@@ -10,7 +10,7 @@ use p4shield_tables::view::{DirectionView, Inspection, ObjectKind, What};
 use p4shield_tables::write::{Entry, Write};
 
 use super::load::Load;
-use super::{Socket, write};
+use super::{Socket, completion, write};
 use crate::commands::program_state::{complete_objects, show_objects};
 use crate::commands::watch::Watch;
 
@@ -81,6 +81,7 @@ enum Command {
     /// Set the action for packets that no entry matches
     Default {
         /// The table
+        #[arg(add = completion::object())]
         table: String,
         #[command(flatten)]
         action: Action,
@@ -93,6 +94,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct Matches {
     /// The table
+    #[arg(add = completion::object())]
     table: String,
     #[command(flatten)]
     keys: Keys,
@@ -102,7 +104,7 @@ struct Matches {
 #[derive(Debug, clap::Args)]
 pub(super) struct Keys {
     /// The keys: VALUE in the program's order, or NAME=VALUE
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", add = completion::keys())]
     keys: Vec<String>,
     /// The priority, where several entries may match; the greatest wins
     #[arg(long)]
@@ -121,6 +123,7 @@ impl Keys {
 struct Action {
     /// The action, then its parameters: VALUE in the program's order, or NAME=VALUE
     #[arg(long, num_args = 1.., value_names = ["NAME", "PARAMETER"], required = true)]
+    #[arg(add = completion::action())]
     action: Vec<String>,
 }
 
@@ -135,6 +138,7 @@ impl Action {
 #[derive(Debug, clap::Args)]
 pub(super) struct Listing {
     /// Only what has this name in P4, in full or its last parts
+    #[arg(add = completion::object())]
     name: Option<String>,
     /// The most rows of each object
     #[arg(long, value_name = "ROWS", default_value_t = 100)]

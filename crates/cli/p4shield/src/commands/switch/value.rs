@@ -5,7 +5,7 @@ use p4shield_console::Exit;
 use p4shield_tables::entry::Named;
 use p4shield_tables::write::Write;
 
-use super::{Socket, write};
+use super::{Socket, completion, write};
 
 /// Change parser value sets
 ///
@@ -35,6 +35,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct Member {
     /// The set, in full or the last parts of its name
+    #[arg(add = completion::object())]
     set: String,
     /// A value for each key, as a table's entries have them
     #[arg(value_name = "[NAME=]VALUE", required = true)]

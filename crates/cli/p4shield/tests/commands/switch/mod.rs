@@ -1,6 +1,7 @@
 //! `p4shield switch`: a router between two namespaces, whose entries are written while it runs.
 
 mod array;
+mod completion;
 mod devices;
 mod digest;
 mod files;

@@ -1,0 +1,29 @@
+//! bash completes the names of the program that runs.
+
+use super::Scene;
+use crate::common::completed;
+
+#[test]
+fn bash_completes_names_of_the_running_program() {
+    let Some(scene) = Scene::new() else { return };
+    let _switch = scene.start();
+    let socket = scene.socket().display().to_string();
+    let complete = |words: &[&str]| completed(&[&["p4shield", "switch"], words].concat());
+    assert_eq!(complete(&["table", "--socket", &socket, "list", ""])[0], "routes", "before options");
+    let add = ["table", "add", "--socket", &socket, "rou"];
+    assert_eq!(complete(&add), ["routes"]);
+    let add = ["table", "add", "--socket", &socket, "routes"];
+    assert_eq!(complete(&[&add[..], &["hdr"]].concat()), ["hdr.ipv4.destination="]);
+    let add = [&add[..], &["10.9.1.0/24", "--action"]].concat();
+    assert_eq!(complete(&[&add[..], &["f"]].concat()), ["forward"]);
+    assert_eq!(complete(&[&add[..], &["forward", ""]].concat())[..2], ["next_hop=", "port="]);
+    assert_eq!(complete(&[&add[..], &["forward", "port=1", "n"]].concat()), ["next_hop="]);
+}
+
+#[test]
+fn a_switch_that_does_not_run_completes_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("no.sock").display().to_string();
+    let words = ["p4shield", "switch", "table", "list", "--socket", &socket, "rou"];
+    assert_eq!(completed(&words), [""; 0]);
+}

@@ -2,15 +2,48 @@
 //! which are stable.
 
 use crate::api::{PortState, PortStatus, Status, Traffic};
-use crate::desk::Desk;
+use crate::desk::{Desk, Reader};
 use p4shield_scrape::{Family, Kind, Labels, text};
+use p4shield_tables::MarkedCounters;
+
+/// The most rows of counters that the program marks with `@metric`.
+const MARKED_ROWS: usize = 2048;
 
 /// Renders the metrics: none while the packet thread does not answer.
 pub(crate) fn render(desk: &Desk) -> String {
-    desk.status().map_or_else(|_| String::new(), |status| text(&families(&status)))
+    let Ok(status) = desk.status() else { return String::new() };
+    let mut marked = MarkedCounters::default();
+    // The program may be replaced meanwhile; the next scrape has the counters of the new one.
+    let _ = marked.read(&mut Reader(&desk.orders), &desk.program().described, MARKED_ROWS);
+    text(&families(&status, &marked))
 }
 
-fn families(status: &Status) -> Vec<Family> {
+fn marked_families(marked: &MarkedCounters) -> [Family; 3] {
+    let mut packets = Family::new(
+        "p4switch_counter_packets",
+        Kind::Counter,
+        "Packets in a counter that the program marks with @metric",
+    );
+    let mut bytes = Family::new(
+        "p4switch_counter_bytes",
+        Kind::Counter,
+        "Bytes in a counter that the program marks with @metric",
+    );
+    let mut cut = Family::new(
+        "p4switch_counter_rows_cut",
+        Kind::Gauge,
+        "Rows of a marked counter that are left out, because there are too many",
+    );
+    for ((counter, index), counts) in &marked.rows {
+        let labels = vec![("counter", counter.clone()), ("index", index.to_string())];
+        counts.packets.iter().for_each(|n| packets.set(labels.clone(), *n));
+        counts.bytes.iter().for_each(|n| bytes.set(labels.clone(), *n));
+    }
+    marked.cut.iter().for_each(|(counter, n)| cut.set(vec![("counter", counter.clone())], *n));
+    [packets, bytes, cut]
+}
+
+fn families(status: &Status, marked: &MarkedCounters) -> Vec<Family> {
     let counter = |name, help| Family::new(name, Kind::Counter, help);
     let mut info = Family::new("p4switch_info", Kind::Gauge, "Always 1; the program that runs");
     info.set(vec![("program", status.program.clone()), ("digest", status.digest.clone())], 1);
@@ -38,6 +71,7 @@ fn families(status: &Status) -> Vec<Family> {
         family.set(vec![("port", "deleted".to_owned()), ("interface", String::new())], of(&status.deleted));
         family
     };
+    let [counted_packets, counted_bytes, cut] = marked_families(marked);
     vec![
         info,
         problems,
@@ -51,6 +85,9 @@ fn families(status: &Status) -> Vec<Family> {
         copies,
         again,
         waiting,
+        counted_packets,
+        counted_bytes,
+        cut,
     ]
 }
 
@@ -62,6 +99,7 @@ fn labels(port: &PortStatus) -> Labels {
 mod tests {
     use super::*;
     use crate::api::Dropped;
+    use p4shield_tables::{MarkedCounts, MarkedIndex};
 
     #[test]
     fn every_metric_is_documented() {
@@ -71,13 +109,19 @@ mod tests {
         let ports = vec![PortStatus { traffic, ..port }, down];
         let dropped = Dropped { reason: "program".into(), packets: 2 };
         let status = Status { ports, dropped: vec![dropped], ..Status::default() };
-        let text = text(&families(&status));
+        let mut marked = MarkedCounters::default();
+        let counts = MarkedCounts { packets: Some(5), bytes: Some(300) };
+        marked.rows.insert(("seen".into(), MarkedIndex::Number(3)), counts);
+        marked.cut.insert("seen".into(), 9);
+        let text = text(&families(&status, &marked));
         for row in [
             "p4shield_p4switch_received_packets_total{port=\"1\",interface=\"veth1\"} 7\n",
             "p4shield_p4switch_port_up{port=\"1\",interface=\"veth1\"} 1\n",
             "p4shield_p4switch_port_up{port=\"2\",interface=\"veth1\"} 0\n",
             "p4shield_p4switch_received_packets_total{port=\"deleted\",interface=\"\"} 0\n",
             "p4shield_p4switch_dropped_packets_total{reason=\"program\"} 2\n",
+            "p4shield_p4switch_counter_bytes_total{counter=\"seen\",index=\"3\"} 300\n",
+            "p4shield_p4switch_counter_rows_cut{counter=\"seen\"} 9\n",
         ] {
             assert!(text.contains(row), "{text}");
         }

@@ -11,6 +11,7 @@
 //! | `kept` | what a program keeps of the state of the one that it replaces |
 //! | `source` | the trait by which the maps of a running program are read; its users bound what they read |
 //! | `decode` | shows what fits the program's schema |
+//! | `marked` | the counters that a program marks with `@metric` |
 //! | [`message`] | digests, and the headers of packets to and from a controller |
 //! | [`trace`] | trace points, and what the events of a traced run mean |
 //! | `objects` | the objects of a schema, with their maps |
@@ -27,6 +28,7 @@ pub mod element;
 pub mod entry;
 mod fuzz;
 mod kept;
+mod marked;
 pub mod message;
 pub mod model;
 pub mod names;
@@ -40,6 +42,7 @@ pub mod write;
 pub use described::{Control, DescribedError};
 pub use fuzz::fuzz;
 pub use kept::Kept;
+pub use marked::{MarkedCounters, MarkedCounts, MarkedIndex};
 pub use objects::{Object, objects};
 pub use source::{Described, Extent, ReadMap, Rows};
 

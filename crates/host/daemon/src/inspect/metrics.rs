@@ -11,10 +11,8 @@ use crate::supervisor::Supervisor;
 use p4shield_abi::Direction;
 use p4shield_control::ProgramSlot;
 use p4shield_scrape::{Family, Kind, Labels, with};
-use p4shield_tables::view::{MatchView, Row, What};
-use p4shield_tables::{Extent, objects};
+use p4shield_tables::MarkedCounters;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, scope};
@@ -22,31 +20,16 @@ use std::time::{Duration, Instant};
 
 /// Longest time to read the counters of one tenant.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The most rows of one counter, and of one tenant.
-const ROWS_OF_COUNTER: usize = 256;
+/// The most rows of one tenant.
 const ROWS_OF_TENANT: usize = 2048;
 /// Tenants that are read at a time.
 const PARALLEL: usize = 32;
 
-/// A row's place in the order of the output: VM, direction, counter, index.
-type Place = (u16, u8, String, Index);
-
-/// Packets and bytes; `None`: not counted.
-type Counts = (Option<u64>, Option<u64>);
-
-/// The index of a counter, or the keys of its entry.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Index {
-    Number(u32),
-    Keys(String),
-}
-
 /// The marked counters of a tenant.
 #[derive(Debug, Default)]
 struct TenantCounters {
-    rows: BTreeMap<Place, Counts>,
-    /// Rows that were left out, by VM, direction and counter.
-    cut: BTreeMap<(u16, u8, String), u64>,
+    /// By VM and direction.
+    programs: BTreeMap<(u16, u8), MarkedCounters>,
     /// Something could not be read.
     unread: bool,
 }
@@ -111,41 +94,10 @@ impl TenantCounters {
     /// Reads the marked counters of one program.
     fn read(&mut self, ask: &mut Ask<'_>, slot: ProgramSlot) -> Result<(), String> {
         let described = describe(ask, slot)?;
-        for object in objects(&described, What::Counters) {
-            let Some(metric) = object.metric() else { continue };
-            let left = ROWS_OF_TENANT.saturating_sub(self.rows.len()).min(ROWS_OF_COUNTER);
-            // A counter whose rows all fit is exported with its zeros, so that rates begin at 0.
-            let zeros = object.size(&described) as usize <= left;
-            let extent = Extent { from: 0, limit: Some(left), bytes: usize::MAX, zeros };
-            let view = object.view(&mut Remote { ask: &mut *ask, slot }, &described, extent)?;
-            for row in &view.rows {
-                let place = (slot.vm, slot.direction, metric.clone(), index(row));
-                let sum = self.rows.entry(place).or_default();
-                let add = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::wrapping_add);
-                *sum = (add(sum.0, row.packets), add(sum.1, row.bytes));
-            }
-            if view.more > 0 {
-                *self.cut.entry((slot.vm, slot.direction, metric)).or_default() += view.more;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns the index of a row: a number, or the keys of a table's entry.
-fn index(row: &Row) -> Index {
-    if let Some(n) = row.index {
-        return Index::Number(n);
-    }
-    Index::Keys(row.keys.iter().map(MatchView::to_string).collect::<Vec<_>>().join(","))
-}
-
-impl fmt::Display for Index {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(n) => write!(f, "{n}"),
-            Self::Keys(keys) => f.write_str(keys),
-        }
+        let before: usize = self.programs.values().map(|p| p.rows.len()).sum();
+        let counters = self.programs.entry((slot.vm, slot.direction)).or_default();
+        let mut remote = Remote { ask: &mut *ask, slot };
+        counters.read(&mut remote, &described, ROWS_OF_TENANT.saturating_sub(before))
     }
 }
 
@@ -163,14 +115,14 @@ impl ProgramCounters {
         let mut unread = family("program_counters_unread", Kind::Gauge, help);
         for (tenant, vms, counters) in &self.tenants {
             unread.set(vec![("tenant", tenant.clone())], u64::from(counters.unread));
-            for ((vm, direction, counter, index), (of_packets, of_bytes)) in &counters.rows {
-                let labels = labels((tenant, vms), (*vm, *direction, counter));
-                let labels = with(&labels, "index", &index.to_string());
-                of_packets.iter().for_each(|n| packets.add(labels.clone(), *n));
-                of_bytes.iter().for_each(|n| bytes.add(labels.clone(), *n));
-            }
-            for ((vm, direction, counter), n) in &counters.cut {
-                cut.set(labels((tenant, vms), (*vm, *direction, counter)), *n);
+            for ((vm, direction), program) in &counters.programs {
+                let labels = |counter: &str| labels((tenant, vms), (*vm, *direction, counter));
+                for ((counter, index), counts) in &program.rows {
+                    let labels = with(&labels(counter), "index", &index.to_string());
+                    counts.packets.iter().for_each(|n| packets.add(labels.clone(), *n));
+                    counts.bytes.iter().for_each(|n| bytes.add(labels.clone(), *n));
+                }
+                program.cut.iter().for_each(|(counter, n)| cut.set(labels(counter), *n));
             }
         }
         vec![packets, bytes, cut, unread]

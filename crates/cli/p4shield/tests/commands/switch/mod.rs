@@ -7,6 +7,7 @@ mod digest;
 mod files;
 mod learning;
 mod load;
+mod metrics;
 mod mirror;
 mod packet;
 mod port;
@@ -299,28 +300,4 @@ fn a_lost_port_is_a_problem_and_commands_go_on() {
     stream.read_to_string(&mut answers).unwrap();
     assert_eq!(answers.matches("the request cannot be parsed").count(), 2, "{answers}");
     assert!(scene.asks(&["table", "list"]).contains("1 of 1024 entries"));
-}
-
-#[test]
-fn metrics_of_a_switch_are_served_on_loopback() {
-    let Some(scene) = Scene::new() else { return };
-    scene.host.ip("link set lo up").unwrap();
-    let refused = scene.run_command(&["--metrics", "10.9.9.9:9465"]).output().unwrap();
-    assert!(code(&refused) == 2 && stderr(&refused).contains("no loopback address"), "{}", stderr(&refused));
-    let _switch = scene.start_command(&mut scene.run_command(&["--metrics", "127.0.0.1:9465"]));
-    assert!(!scene.pings(), "no entry routes");
-    let served = run(scene.host.command("curl").args(["-sSf", "http://127.0.0.1:9465/metrics"])).unwrap();
-    let value = |row: &str| {
-        let line = served.lines().find_map(|line| line.strip_prefix(row));
-        line.unwrap_or_else(|| panic!("{served}")).trim().parse::<u64>().unwrap()
-    };
-    assert!(value("p4shield_p4switch_received_packets_total{port=\"1\",interface=\"p0\"}") > 0);
-    assert!(value("p4shield_p4switch_dropped_packets_total{reason=\"program\"}") > 0);
-    scene.host.ip("link add p2 type veth peer name p3").unwrap();
-    scene.host.ip("link set p2 up").unwrap();
-    let other = scene.folder.path().join("other.sock");
-    let mut second = scene.host.command(env!("CARGO_BIN_EXE_p4shield"));
-    second.args(["switch", "run", &example("programs/router.p4"), "--port", "1=p2", "--socket"]).arg(other);
-    let second = second.args(["--metrics", "127.0.0.1:9465"]).output().unwrap();
-    assert!(code(&second) == 1 && stderr(&second).contains("another process may"), "{}", stderr(&second));
 }

@@ -78,7 +78,9 @@ impl Lowering<'_> {
             if !bits.is_multiple_of(8) {
                 self.unsupported(
                     e.span,
-                    &format!("emitting a header of {bits} bits, which is not a whole number of bytes,"),
+                    &format!(
+                        "emitting {bits} bits before a varbit field, which is not a whole number of bytes,"
+                    ),
                 );
                 return;
             }

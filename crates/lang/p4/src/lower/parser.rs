@@ -346,7 +346,9 @@ impl Lowering<'_> {
 fn not_extractable(h: &HeaderStore, ty: &Type) -> Option<String> {
     let bits: u32 = h.layout.fields.iter().map(|f| f.width).sum();
     if !bits.is_multiple_of(8) {
-        return Some(format!("a header of {bits} bits, which is not a whole number of bytes,"));
+        return Some(format!(
+            "a header of {bits} bits before a varbit field, which is not a whole number of bytes,"
+        ));
     }
     if h.layout.bytes > MAX_HEADER {
         return Some(format!("a header of more than {MAX_HEADER} bytes"));

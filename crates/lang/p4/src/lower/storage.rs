@@ -41,12 +41,17 @@ pub(super) struct HeaderStore {
     pub(super) at: Slot,
     pub(super) varbit: Option<VarbitSlots>,
     pub(super) fields: Vec<Rc<Storage>>,
-    /// Scalars of `fields`, in the order of the layout.
+    /// The bits behind a part of a byte; none if the header ends with a byte.
+    pub(super) padding: Vec<Slot>,
+    /// Scalars of `fields`, and the padding, in the order of the layout.
     pub(super) leaves: Vec<Vec<Slot>>,
     /// The packet's values of these fields.
     pub(super) original: Vec<Vec<Slot>>,
     pub(super) layout: Rc<HeaderLayout>,
 }
+
+/// The name of a header's padding among its fields: no name of P4.
+const PADDING: &str = "(padding)";
 
 /// The position of a header that was not extracted.
 pub(super) const NOT_EXTRACTED: u64 = 0xffff_ffff;
@@ -71,6 +76,8 @@ pub(super) struct HeaderValue {
     /// Base and position, if it is a copy of a whole header.
     pub(super) position: Option<(Opnd, Opnd)>,
     pub(super) fields: Vec<Value>,
+    /// As [`HeaderStore::padding`]. No part of comparisons.
+    pub(super) padding: Vec<Opnd>,
     pub(super) original: Vec<Vec<Opnd>>,
 }
 
@@ -84,7 +91,8 @@ pub(super) const fn limb_count(width: u32) -> usize {
     width.div_ceil(64) as usize
 }
 
-/// Returns the layout of a header type, with nested structs flattened.
+/// Returns the layout of a header type, with nested structs flattened. A header that ends within a byte takes
+/// all of it, as in the reference switch (p4c's `backends/bmv2/common/header.cpp`).
 pub(super) fn layout_of(c: &crate::types::CompositeType) -> HeaderLayout {
     fn add(prefix: &str, t: &Type, at: &mut u32, out: &mut Vec<FieldSlot>) {
         match t.base() {
@@ -106,7 +114,12 @@ pub(super) fn layout_of(c: &crate::types::CompositeType) -> HeaderLayout {
     for (n, t) in &c.fields {
         add(&format!("{n}."), t, &mut at, &mut fields);
     }
-    HeaderLayout { name: c.name.clone(), bytes: at.div_ceil(8), fields }
+    let bytes = at.div_ceil(8);
+    let has_varbit = c.fields.iter().any(|(_, t)| matches!(t.base(), Type::Varbit(_)));
+    if 8 * bytes > at && !has_varbit {
+        fields.push(FieldSlot { name: PADDING.into(), offset: at, width: 8 * bytes - at });
+    }
+    HeaderLayout { name: c.name.clone(), bytes, fields }
 }
 
 impl Lowering<'_> {
@@ -145,6 +158,11 @@ impl Lowering<'_> {
             (0..s.len()).map(|i| l.b.slot(Ty::Int(limb_width(w, i)))).collect::<Vec<_>>()
         };
         let layout = Rc::new(layout_of(c));
+        let padding = layout.fields.get(leaves.len()).map_or_else(Vec::new, |f| {
+            let slots = vec![self.b.slot(Ty::Int(f.width as u8))];
+            leaves.push(slots.clone());
+            slots
+        });
         let original = leaves.iter().zip(&layout.fields).map(|(s, f)| copy(self, s, f.width)).collect();
         HeaderStore {
             valid: self.b.slot(Ty::Int(1)),
@@ -152,6 +170,7 @@ impl Lowering<'_> {
             at: self.b.slot(Ty::Int(32)),
             varbit: fields.iter().find_map(|f| if let Storage::Varbit(v) = &**f { Some(*v) } else { None }),
             fields,
+            padding,
             leaves,
             original,
             layout,
@@ -200,6 +219,7 @@ impl Lowering<'_> {
                     valid: self.b.read(h.valid),
                     position: Some(position),
                     fields: h.fields.iter().map(|f| self.load(f)).collect(),
+                    padding: self.read_slots(&h.padding),
                     original: h.original.iter().map(|s| self.read_slots(s)).collect(),
                 }))
             }
@@ -228,6 +248,7 @@ impl Lowering<'_> {
                 // A header built from a list is valid and was not extracted.
                 self.b.write(h.valid, Opnd::C(1));
                 h.fields.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
+                h.padding.iter().for_each(|s| self.b.write(*s, Opnd::C(0)));
             }
             (Storage::Header(h), Value::Header(v)) => {
                 self.b.write(h.valid, v.valid);
@@ -236,6 +257,7 @@ impl Lowering<'_> {
                     self.b.write(h.at, at);
                 }
                 h.fields.iter().zip(&v.fields).for_each(|(s, v)| self.store(s, v));
+                h.padding.iter().zip(&v.padding).for_each(|(s, v)| self.b.write(*s, *v));
                 for (slots, values) in h.original.iter().zip(&v.original) {
                     slots.iter().zip(values).for_each(|(s, v)| self.b.write(*s, *v));
                 }

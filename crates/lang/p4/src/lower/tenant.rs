@@ -203,7 +203,13 @@ impl Lowering<'_> {
                 let fields = s.fields.iter().map(|(_, offset, t)| self.get_c(t, base, at + offset)).collect();
                 let Some(valid) = s.valid else { return Value::Group(fields) };
                 let valid = self.get_word(base, at + valid, 1, 1);
-                Value::Header(Box::new(HeaderValue { valid, position: None, fields, original: Vec::new() }))
+                Value::Header(Box::new(HeaderValue {
+                    valid,
+                    position: None,
+                    fields,
+                    padding: Vec::new(),
+                    original: Vec::new(),
+                }))
             }
         }
     }

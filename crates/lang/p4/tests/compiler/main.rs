@@ -15,6 +15,7 @@ mod layout;
 mod limits;
 mod macros;
 mod p4info;
+mod padding;
 mod programs;
 mod refusals;
 mod schema;

@@ -12,20 +12,38 @@ use p4shield_switch::{Counts, PortCounts, PortError, QueueState, Switch, Traits,
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Most orders between two rounds.
 const ORDERS: usize = 32;
-/// Longest wait of the desk for the packet thread.
+/// Longest wait of the desk until the packet thread begins with an order.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+const ENDS: &str = "the switch is about to end";
+const SILENT: &str = "the packet thread did not begin with the command in time, so it has no effect; the \
+                      machine may be overloaded";
 
 /// An order.
 #[derive(Debug)]
 struct Order {
     work: Work,
     reply: SyncSender<Done>,
+    claim: Arc<Claim>,
+}
+
+/// Decides whether an order is executed or given up: the side that claims it first. So the packet thread
+/// never executes an order that the desk has reported as failed.
+#[derive(Debug, Default)]
+struct Claim(AtomicBool);
+
+impl Claim {
+    /// Returns true for the first caller.
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// An executed order.
@@ -123,17 +141,28 @@ impl Orders {
     /// Has the packet thread do some work, and returns it done.
     ///
     /// # Errors
-    /// The packet thread has ended, or does not answer.
+    /// The packet thread has ended, or does not answer: then the work is not done later either.
     pub(crate) fn execute(&self, work: Work) -> Result<Done, String> {
+        self.execute_within(work, PATIENCE)
+    }
+
+    fn execute_within(&self, work: Work, patience: Duration) -> Result<Done, String> {
         let (reply, done) = sync_channel(1);
-        let order = Order { work, reply };
+        let claim = Arc::new(Claim::default());
+        let order = Order { work, reply, claim: Arc::clone(&claim) };
         let posted = self.poster.lock().unwrap_or_else(PoisonError::into_inner).post(order);
         if !posted {
-            return Err("the switch is about to end".to_owned());
+            return Err(ENDS.to_owned());
         }
         // A full counter wakes the thread, too.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-        done.recv_timeout(PATIENCE).map_err(|_| "the switch's packet thread does not answer".to_owned())
+        match done.recv_timeout(patience) {
+            Ok(done) => Ok(done),
+            Err(RecvTimeoutError::Disconnected) => Err(ENDS.to_owned()),
+            Err(RecvTimeoutError::Timeout) if claim.take() => Err(SILENT.to_owned()),
+            // The packet thread is about to finish it.
+            Err(RecvTimeoutError::Timeout) => done.recv().map_err(|_| ENDS.to_owned()),
+        }
     }
 }
 
@@ -160,10 +189,15 @@ impl Inbox {
     /// Executes the orders that are there.
     pub(crate) fn serve(&mut self, switch: &mut Switch<Ports>) {
         for _ in 0..ORDERS {
-            let Some(Order { work, reply }) = self.mailbox.take() else { return };
-            // The desk may have given up.
+            let Some(Order { work, reply, .. }) = self.next_order() else { return };
+            // The desk may have ended.
             let _ = reply.try_send(execute(work, switch));
         }
+    }
+
+    /// Returns the next order that the desk has not given up.
+    fn next_order(&mut self) -> Option<Order> {
+        std::iter::from_fn(|| self.mailbox.take()).find(|order| order.claim.take())
     }
 }
 
@@ -228,5 +262,44 @@ fn change_port(order: &mut PortOrder, switch: &mut Switch<Ports>) -> Result<(), 
         PortChange::Delete => switch.delete_port(*number, port),
         PortChange::Exchange => switch.exchange_port(*number, port),
         PortChange::SetUp(up) => switch.set_port_up(*number, up),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_the_desk_gave_up_is_not_executed() {
+        let (orders, mut inbox) = orders().unwrap();
+        let refused = orders.execute_within(Work::Groups(Groups::default()), Duration::from_millis(1));
+        assert_eq!(refused.unwrap_err(), SILENT);
+        assert!(inbox.next_order().is_none(), "the order is still there");
+    }
+
+    #[test]
+    fn an_order_that_was_begun_is_waited_for() {
+        let (orders, mut inbox) = orders().unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                let order = loop {
+                    match inbox.next_order() {
+                        Some(order) => break order,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                std::thread::sleep(Duration::from_millis(50));
+                order.reply.try_send(Done { work: order.work, result: Ok(()) }).unwrap();
+            });
+            // Longer than the thread needs to begin, shorter than it works.
+            let done = loop {
+                let work = Work::Groups(Groups::default());
+                match orders.execute_within(work, Duration::from_millis(20)) {
+                    Err(why) => assert_eq!(why, SILENT),
+                    Ok(done) => break done,
+                }
+            };
+            assert!(done.result.is_ok());
+        });
     }
 }

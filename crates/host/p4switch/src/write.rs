@@ -143,20 +143,30 @@ impl Desk {
                 return Ok(());
             }
             let before = applied.len() * PART;
-            let (part, result) = self.change(part).map_err(|why| (before, why))?;
+            let (part, result) = match self.change(part) {
+                Ok(changed) => changed,
+                Err(why) => return Err((before, self.undo(applied, why))),
+            };
             let at = before + part.applied;
             applied.push(part);
             if let Err(error) = result {
                 let why = program.reason(write(at), &error);
-                while let Some(part) = applied.pop() {
-                    let undone = self.change(part.reverse()).map_err(|why| (at, why))?;
-                    undone
-                        .1
-                        .map_err(|e| (at, format!("{why}; and what came before it cannot be undone: {e}")))?;
-                }
-                return Err((at, why));
+                return Err((at, self.undo(applied, why)));
             }
         }
+    }
+
+    /// Reverses what was applied, the last part first. Returns the reason why it is reversed, and says so if
+    /// that fails.
+    fn undo(&self, mut applied: Vec<Changes>, why: String) -> String {
+        while let Some(part) = applied.pop() {
+            let undone = self.change(part.reverse());
+            let failed = undone.and_then(|(_, result)| result.map_err(|e| e.to_string())).err();
+            if let Some(failed) = failed {
+                return format!("{why}; and what came before it cannot be undone: {failed}");
+            }
+        }
+        why
     }
 
     fn change(&self, part: Changes) -> Result<(Changes, Result<(), ChangeError>), String> {

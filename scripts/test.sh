@@ -12,9 +12,9 @@ touch "$P4SHIELD_SKIPPED"
 
 scripts/run-tests.sh "$folder"
 cargo test --quiet --workspace --doc --locked | tee -a "$folder/output"
-# The rings and the sleep protocol, model-checked: every interleaving that the memory model allows.
+# The rings and the sleep protocols, model-checked: every interleaving that the memory model allows.
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-  cargo test --locked --release -p p4shield-channel -p p4shield-xsk-relay --test loom | tee -a "$folder/output"
+  cargo test --locked --release -p p4shield-channel -p p4shield-mailbox -p p4shield-xsk-relay --test loom | tee -a "$folder/output"
 
 passed=$(awk '/^test result: / { n += $4 } END { print n + 0 }' "$folder/output")
 printf '\n%s tests passed, %s of them without running:\n' "$passed" "$(wc -l <"$P4SHIELD_SKIPPED")"

@@ -134,6 +134,16 @@ pub fn receive_unmerged(interface: &str) -> io::Result<()> {
 /// Returns the number of receive queues, if the driver reports it.
 #[must_use]
 pub fn receive_queues(interface: &str) -> Option<u32> {
+    channels(interface).map(|channels| (channels.rx + channels.combined).max(1))
+}
+
+/// Returns the number of transmit queues, if the driver reports it.
+#[must_use]
+pub fn transmit_queues(interface: &str) -> Option<u32> {
+    channels(interface).map(|channels| (channels.tx + channels.combined).max(1))
+}
+
+fn channels(interface: &str) -> Option<Channels> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-    call(interface, &mut channels).ok().map(|()| (channels.rx + channels.combined).max(1))
+    call(interface, &mut channels).ok().map(|()| channels)
 }

@@ -101,18 +101,19 @@ impl Socket {
     }
 
     /// Binds a socket to each queue from that of `first` on: to as many as the driver reports, otherwise to
-    /// as many as there are, at most `most`.
+    /// as many as there are, at most `most`. They have these UMEMs in turn, of which there is at least one.
     ///
     /// # Errors
     /// As [`Socket::bind`].
     pub fn bind_queues(
-        umem: &Arc<Umem>,
+        umems: &[Arc<Umem>],
         first: &SocketConfig,
         reported: Option<u32>,
         most: u32,
     ) -> Result<Vec<Self>, Error> {
         let mut sockets = Vec::new();
-        for queue in first.queue..first.queue + reported.unwrap_or(most).min(most) {
+        let queues = first.queue..first.queue + reported.unwrap_or(most).min(most);
+        for (queue, umem) in queues.zip(umems.iter().cycle()) {
             match Self::bind(umem, &SocketConfig { queue, ..*first }) {
                 Ok(socket) => sockets.push(socket),
                 Err(e) if reported.is_none() && !sockets.is_empty() && e.errno() == Some(libc::EINVAL) => {

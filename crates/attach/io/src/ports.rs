@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts};
-use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent};
+use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent, Way};
 
 use crate::afxdp::{self, AfxdpConfig, AfxdpPorts, InterfacePort};
 use crate::controller::Controller;
@@ -35,6 +35,37 @@ pub struct PortsConfig {
     pub dpdk_library: Option<PathBuf>,
 }
 
+/// Ports that are open.
+#[derive(Debug)]
+pub struct OpenPorts {
+    /// Those of the calling thread.
+    pub ports: Ports,
+    /// The ways of the calling thread, by place.
+    pub ways: Vec<Way>,
+    /// The parts of further threads.
+    pub further: Vec<FurtherPorts>,
+    /// The index of each place's interface.
+    pub indexes: Vec<Option<u32>>,
+}
+
+/// The part of a further thread, on its way there.
+#[derive(Debug)]
+pub struct FurtherPorts {
+    places: Vec<Place>,
+    interfaces: AfxdpPorts,
+    /// The thread's ways, by place.
+    pub ways: Vec<Way>,
+}
+
+impl FurtherPorts {
+    /// Returns the ports of the thread.
+    #[must_use]
+    pub fn into_ports(self) -> Ports {
+        let Self { places, interfaces, .. } = self;
+        Ports { places, interfaces, devices: None, files: PcapPorts::default(), controller: None }
+    }
+}
+
 /// The reason why a port cannot be opened, or packets cannot be awaited.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,7 +88,12 @@ enum Place {
     Device(usize),
     File(usize),
     Controller,
+    /// Another thread has the port.
+    Elsewhere,
 }
+
+/// The first thread has all ports but the interfaces, which threads share.
+const ELSEWHERE: Way = Way { thread: Some(0), has_queue: false };
 
 /// The ports of a thread, opened by [`Ports::open`].
 #[derive(Debug)]
@@ -71,11 +107,11 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Opens the ports.
+    /// Opens the ports for this many threads, of which the calling one is the first.
     ///
     /// # Errors
     /// An interface or a device cannot be opened; then none is.
-    pub fn open(config: &PortsConfig) -> Result<Self, Error> {
+    pub fn open(config: &PortsConfig, threads: usize) -> Result<OpenPorts, Error> {
         let mut places = Vec::with_capacity(MAX_PORTS);
         let (mut interfaces, mut devices, mut files) = (Vec::new(), Vec::new(), Vec::new());
         for name in &config.names {
@@ -93,14 +129,28 @@ impl Ports {
             });
         }
         // Outputs are created only if all else is there.
-        let interfaces = AfxdpPorts::open(&AfxdpConfig::new(interfaces))?;
+        let mut parts = AfxdpPorts::open_for(&AfxdpConfig::new(interfaces), threads)?;
         let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
         let dpdk = DpdkConfig { devices, options, library };
         let devices = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open(&dpdk)).transpose()?;
         let has_controller = config.names.iter().any(|name| name == CONTROLLER);
         let controller = has_controller.then(|| Box::new(Controller::new()));
         let files = PcapPorts::open(&files)?;
-        Ok(Self { places, interfaces, devices, files, controller })
+        let index = |place: &Place| match *place {
+            Place::Interface(index) => parts.iter().find_map(|(ports, _)| ports.index(index)),
+            _ => None,
+        };
+        let indexes = places.iter().map(index).collect();
+        let others = parts.split_off(1).into_iter();
+        let further = others.map(|(interfaces, ways)| further(&places, interfaces, &ways)).collect();
+        let (interfaces, own) = parts.swap_remove(0);
+        let ways = ways(&places, &own, Way::OWN);
+        Ok(OpenPorts {
+            ports: Self { places, interfaces, devices, files, controller },
+            ways,
+            further,
+            indexes,
+        })
     }
 
     /// Returns whether all ports are capture files.
@@ -113,14 +163,23 @@ impl Ports {
     pub fn controller(&mut self) -> Option<&mut Controller> {
         self.controller.as_deref_mut()
     }
+}
 
-    /// Returns the index of each place's interface.
-    pub fn indexes(&self) -> impl Iterator<Item = Option<u32>> {
-        self.places.iter().map(|place| match *place {
-            Place::Interface(index) => self.interfaces.index(index),
-            Place::Device(_) | Place::File(_) | Place::Controller => None,
-        })
-    }
+/// Returns the part of a further thread from its part of the interfaces.
+fn further(places: &[Place], interfaces: AfxdpPorts, own_ways: &[Way]) -> FurtherPorts {
+    let mut own = Vec::with_capacity(MAX_PORTS);
+    let is_shared = |place: &Place| matches!(place, Place::Interface(_));
+    own.extend(places.iter().map(|place| if is_shared(place) { *place } else { Place::Elsewhere }));
+    FurtherPorts { places: own, interfaces, ways: ways(places, own_ways, ELSEWHERE) }
+}
+
+/// Returns the ways by place, from those to interfaces and the one to all else.
+fn ways(places: &[Place], to_interfaces: &[Way], other: Way) -> Vec<Way> {
+    let way = |place: &Place| match *place {
+        Place::Interface(index) => to_interfaces[index],
+        _ => other,
+    };
+    places.iter().map(way).collect()
 }
 
 /// Returns the files of a port from their names.
@@ -145,6 +204,7 @@ impl PacketIo for Ports {
             (Place::Device(_), None) => 0,
             (Place::File(index), _) => self.files.receive(index, most, each)?,
             (Place::Controller, _) => self.controller.as_mut().map_or(0, |c| c.receive(most, each)),
+            (Place::Elsewhere, _) => 0,
         })
     }
 
@@ -156,6 +216,7 @@ impl PacketIo for Ports {
             (Place::Device(_), None) => false,
             (Place::File(index), _) => self.files.send(index, packet),
             (Place::Controller, _) => self.controller.as_mut().is_some_and(|c| c.send(packet)),
+            (Place::Elsewhere, _) => false,
         }
     }
 
@@ -163,7 +224,7 @@ impl PacketIo for Ports {
         match (self.places[port], &self.devices) {
             (Place::Interface(index), _) => self.interfaces.is_up(index),
             (Place::Device(index), Some(devices)) => devices.is_up(index),
-            (Place::Device(_), None) => false,
+            (Place::Device(_), None) | (Place::Elsewhere, _) => false,
             (Place::File(index), _) => self.files.is_up(index),
             (Place::Controller, _) => true,
         }
@@ -203,6 +264,7 @@ impl ExchangePorts for Ports {
             Place::Device(_) => return Err(Refused("a DPDK device is a port until the switch stops")),
             Place::File(_) => return Err(Refused("a capture file is a port until the switch stops")),
             Place::Controller => return Err(Refused("the CPU port is one until the switch stops")),
+            Place::Elsewhere => return Err(Refused("another thread has the port until the switch stops")),
         }
         if place == self.places.len() {
             self.places.push(next);
@@ -214,7 +276,7 @@ impl ExchangePorts for Ports {
         match self.places[place] {
             Place::Interface(index) => self.interfaces.unsent(index),
             // They do not leave their places.
-            Place::Device(_) | Place::File(_) | Place::Controller => Unsent::default(),
+            Place::Device(_) | Place::File(_) | Place::Controller | Place::Elsewhere => Unsent::default(),
         }
     }
 
@@ -228,7 +290,7 @@ impl ExchangePorts for Ports {
         match (self.places[place], &self.devices) {
             (Place::Interface(index), _) => self.interfaces.lost(index),
             (Place::Device(index), Some(devices)) => devices.lost(index),
-            (Place::Device(_), None) | (Place::File(_) | Place::Controller, _) => None,
+            (Place::Device(_), None) | (Place::File(_) | Place::Controller | Place::Elsewhere, _) => None,
         }
     }
 }

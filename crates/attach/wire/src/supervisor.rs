@@ -268,7 +268,8 @@ impl Supervisor {
         let program = XdpProgram::attach(interface, xdp, self.config.memory.max_packet())?;
         self.prepare(interface, &program)?;
         let first = SocketConfig { interface: interface.index, queue: 0, ring: self.config.ring, mode };
-        let sockets = Socket::bind_queues(&self.umem, &first, reported_queues, MAX_QUEUES)?;
+        let sockets =
+            Socket::bind_queues(std::slice::from_ref(&self.umem), &first, reported_queues, MAX_QUEUES)?;
         let queues = sockets.len() as u32;
         self.check_memory(interface, queues)?;
         let duplicate = |s: &Socket| s.as_fd().try_clone_to_owned();

@@ -4,7 +4,13 @@
 //! were counted, so it never meets a message that is still being written: there is one [`Poster`],
 //! which counts a message after the queue has it. A sleeping owner needs a bell besides; which one
 //! is the caller's choice.
+//!
+//! [`Doze`] tells another thread whether a bell is needed, for any queue.
 #![forbid(unsafe_code)]
+
+mod doze;
+
+pub use doze::Doze;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -100,7 +100,8 @@ pub struct Counts {
     pub resubmitted: u64,
     /// Packets that started again instead of leaving.
     pub recirculated: u64,
-    /// Packets that wait in queues now.
+    /// Packets that wait in queues now, or are on their way from one thread to another. One thread may count
+    /// what comes and another what leaves, so that only the sum of all has a meaning, modulo 2^64.
     pub waiting: u64,
     /// By number of the [`DropReason`].
     pub dropped: [u64; DropReason::ALL.len()],
@@ -113,12 +114,28 @@ impl Counts {
         self.dropped[reason as usize]
     }
 
+    /// Counts a packet that was dropped.
+    pub(crate) const fn drop_for(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// Adds the counts of another thread, but for those by place.
+    pub fn add(&mut self, other: &Self) {
+        self.deleted = self.deleted.plus(other.deleted);
+        self.replicated += other.replicated;
+        self.copies += other.copies;
+        self.resubmitted += other.resubmitted;
+        self.recirculated += other.recirculated;
+        self.waiting = self.waiting.wrapping_add(other.waiting);
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, n)| *sum += n);
+    }
+
     /// Returns whether every packet is accounted for: received packets and copies equal those that were sent,
     /// dropped or replicated, or wait.
     #[must_use]
     pub fn balance(&self) -> bool {
         let all = self.ports.iter().fold(self.deleted, |sum, port| sum.plus(*port));
         let dropped: u64 = self.dropped.iter().sum();
-        all.received + self.copies == all.sent + dropped + self.replicated + self.waiting
+        all.received + self.copies == (all.sent + dropped + self.replicated).wrapping_add(self.waiting)
     }
 }

@@ -1,9 +1,12 @@
 //! The way out: a run's packet is sent by its port, or dropped for a counted reason.
 
 use crate::counts::{Counts, DropReason};
-use crate::io::PacketIo;
-use crate::queue::{Arriving, Pushed, Queue};
+use crate::io::{BATCH, PacketIo};
+use crate::links::{Handed, Links};
+use crate::numbers::Way;
+use crate::queue::{Arriving, Pushed};
 use crate::record::{Recorder, Step};
+use crate::shared::Queues;
 use p4shield_abi::Verdict;
 use p4shield_abi::division::destination;
 use p4shield_abi::schema::Architecture;
@@ -17,22 +20,23 @@ const REDIRECT: u32 = 3;
 /// The ports of a switch, and what passed them.
 pub(crate) struct Exit<I> {
     pub(crate) io: I,
-    /// Numbers of the ports, by place; [`crate::places::VACANT`] for a place without a port.
+    /// Numbers of the ports, by place; [`crate::numbers::VACANT`] for a place without a port.
     pub(crate) numbers: Vec<u16>,
     /// Places of the ports, by number.
     pub(crate) indexes: Box<[Option<usize>]>,
     /// The places of both ports, if there are two.
     pub(crate) pair: Option<[usize; 2]>,
     pub(crate) counts: Counts,
-    /// The queues, by place of the port.
-    pub(crate) queues: Vec<Option<Queue>>,
-    /// True if there is a queue.
-    pub(crate) has_queues: bool,
+    /// The thread that sends by the port, by place.
+    pub(crate) ways: Vec<Way>,
+    /// The links with other threads.
+    pub(crate) links: Links,
 }
 
 /// The way out for packets that arrived at one port.
 pub(crate) struct Leaving<'a, I> {
     pub(crate) exit: &'a mut Exit<I>,
+    pub(crate) queues: &'a mut Queues,
     /// Place of the port.
     pub(crate) from: usize,
     pub(crate) architecture: Architecture,
@@ -49,22 +53,38 @@ impl<I: PacketIo> Exit<I> {
     /// reason if it was dropped.
     #[inline]
     pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) -> Option<DropReason> {
-        if self.io.send(to, bytes) {
-            let counts = &mut self.counts.ports[to];
-            counts.sent += 1;
-            counts.sent_bytes += bytes.len() as u64;
-            None
+        if let Some(thread) = self.ways[to].thread {
+            self.hand(thread, to, bytes)
         } else {
-            Some(self.lose(to))
+            put(&mut self.io, &mut self.counts, to, bytes)
         }
     }
 
-    /// Counts a packet that its port did not take.
-    #[cold]
-    fn lose(&mut self, to: usize) -> DropReason {
-        let reason = if self.io.is_up(to) { DropReason::NoRoom } else { DropReason::PortDown };
-        self.counts.dropped[reason as usize] += 1;
-        reason
+    /// Hands a packet to the thread that sends by the port in this place.
+    #[inline(never)]
+    fn hand(&mut self, thread: u8, to: usize, bytes: &[u8]) -> Option<DropReason> {
+        if self.links.push(thread, self.numbers[to], bytes) {
+            self.counts.waiting = self.counts.waiting.wrapping_add(1);
+            None
+        } else {
+            self.counts.drop_for(DropReason::NoRoom);
+            Some(DropReason::NoRoom)
+        }
+    }
+
+    /// Sends packets that other threads handed to this one. Returns their number.
+    pub(crate) fn take_handed(&mut self) -> usize {
+        let Self { io, links, counts, ways, indexes, .. } = self;
+        links.take(BATCH, |Handed { port, bytes }| {
+            counts.waiting = counts.waiting.wrapping_sub(1);
+            let place = indexes.get(usize::from(*port)).copied().flatten();
+            match place {
+                // A port may have moved to another thread meanwhile.
+                Some(to) if ways[to].thread.is_some() => counts.drop_for(DropReason::PortDown),
+                Some(to) => drop(put(io, counts, to, bytes)),
+                None => counts.drop_for(DropReason::NoPort),
+            }
+        })
     }
 
     /// Returns the other port of two, or the same one of more or less.
@@ -75,6 +95,27 @@ impl<I: PacketIo> Exit<I> {
             None => from,
         }
     }
+}
+
+/// Puts a packet into the port in this place. Returns the reason if it was dropped instead.
+#[inline]
+fn put<I: PacketIo>(io: &mut I, counts: &mut Counts, to: usize, bytes: &[u8]) -> Option<DropReason> {
+    if io.send(to, bytes) {
+        let counts = &mut counts.ports[to];
+        counts.sent += 1;
+        counts.sent_bytes += bytes.len() as u64;
+        None
+    } else {
+        Some(lose(io, counts, to))
+    }
+}
+
+/// Counts a packet that its port did not take.
+#[cold]
+fn lose<I: PacketIo>(io: &I, counts: &mut Counts, to: usize) -> DropReason {
+    let reason = if io.is_up(to) { DropReason::NoRoom } else { DropReason::PortDown };
+    counts.drop_for(reason);
+    reason
 }
 
 impl<I: PacketIo> Leaving<'_, I> {
@@ -104,37 +145,36 @@ impl<I: PacketIo> Leaving<'_, I> {
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
-        if self.exit.has_queues && !self.waits_before && self.exit.queues[to].is_some() {
+        let number = self.exit.numbers[to];
+        if !self.waits_before && self.queues.get(number).is_some() {
             let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
-            self.queue(to, &from);
+            self.queue(number, &from);
         } else {
             let lost = self.exit.send(to, bytes);
             if let Some(recorder) = &mut self.recorder {
-                let port = self.exit.numbers[to];
                 recorder.step(|| match lost {
-                    None => Step::Sent { port, bytes: bytes.to_vec() },
+                    None => Step::Sent { port: number, bytes: bytes.to_vec() },
                     Some(reason) => Step::Dropped(reason),
                 });
             }
         }
     }
 
-    /// Lets a packet wait for the port in this place, which has a queue.
+    /// Lets a packet wait for the port with this number, which has a queue.
     #[inline(never)]
-    fn queue(&mut self, to: usize, packet: &Arriving<'_>) {
-        let Some(queue) = &mut self.exit.queues[to] else { return };
+    fn queue(&mut self, port: u16, packet: &Arriving<'_>) {
+        let Some(queue) = self.queues.get_mut(port) else { return };
         match queue.push(packet, self.now_ns) {
-            Pushed::Waits => self.exit.counts.waiting += 1,
+            Pushed::Waits => self.exit.counts.waiting = self.exit.counts.waiting.wrapping_add(1),
             // One that waits took the place of another.
-            Pushed::Displaces => self.exit.counts.dropped[DropReason::Queue as usize] += 1,
+            Pushed::Displaces => self.exit.counts.drop_for(DropReason::Queue),
             Pushed::Lost => return self.drop_packet(DropReason::Queue),
         }
-        let port = self.exit.numbers[to];
         self.step(Step::Queued { port });
     }
 
     fn drop_packet(&mut self, reason: DropReason) {
-        self.exit.counts.dropped[reason as usize] += 1;
+        self.exit.counts.drop_for(reason);
         self.step(Step::Dropped(reason));
     }
 
@@ -151,10 +191,14 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
     }
 
     fn hold(&mut self, ready: Ready<'_>) -> bool {
-        let index = self.exit.indexes.get(usize::from(ready.entry.port)).copied().flatten();
-        let Some(to) = index.filter(|to| self.exit.queues[*to].is_some()) else { return false };
         let Ready { entry, bytes, block, meta } = ready;
-        self.queue(to, &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta });
+        if self.queues.get(entry.port).is_none() {
+            return false;
+        }
+        self.queue(
+            entry.port,
+            &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta },
+        );
         true
     }
 

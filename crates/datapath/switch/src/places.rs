@@ -1,20 +1,14 @@
 //! The places of ports, and their numbers.
 //!
 //! A port has a number, which the program knows, and a place in [`PacketIo`]. A place whose port was deleted
-//! is vacant until another port takes it; queues and counts are by place, too. Memory for [`MAX_PORTS`]
+//! is vacant until another port takes it; counts are by place, too. Memory for [`MAX_PORTS`]
 //! places is there from the start, so that the packet thread allocates none.
 
 use crate::counts::{Counts, DropReason, PortCounts};
 use crate::exit::Exit;
 use crate::io::{ExchangePorts, PacketIo, Refused, Unsent};
-
-/// Highest number of a port: programs for v1model have 9 bits for it.
-pub const MAX_PORT: u16 = 511;
-/// Most ports of a switch: one for each number.
-pub const MAX_PORTS: usize = MAX_PORT as usize + 1;
-
-/// The number of a place without a port.
-pub(crate) const VACANT: u16 = u16::MAX;
+use crate::links::Links;
+use crate::numbers::{MAX_PORT, MAX_PORTS, VACANT, Way};
 
 /// The reason why a port is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,8 +52,8 @@ impl<I: PacketIo> Exit<I> {
             indexes: vec![None; MAX_PORTS].into_boxed_slice(),
             pair: None,
             counts,
-            queues: Vec::with_capacity(MAX_PORTS),
-            has_queues: false,
+            ways: Vec::with_capacity(MAX_PORTS),
+            links: Links::default(),
         };
         for (place, number) in numbers.iter().enumerate() {
             exit.check_free(*number)?;
@@ -86,7 +80,7 @@ impl<I: PacketIo> Exit<I> {
         if place == self.numbers.len() {
             self.numbers.push(number);
             self.counts.ports.push(PortCounts::default());
-            self.queues.push(None);
+            self.ways.push(Way::OWN);
         }
         self.numbers[place] = number;
         self.indexes[usize::from(number)] = Some(place);

@@ -6,21 +6,23 @@
 
 use crate::counts::PortCounts;
 use crate::io::{ExchangePorts, PacketIo};
-use crate::places::{PortError, VACANT};
+use crate::numbers::{VACANT, Way};
+use crate::places::PortError;
 use crate::switch::Switch;
 
 impl<I: ExchangePorts> Switch<I> {
-    /// Adds a port with this number.
+    /// Adds a port with this number, or this thread's part of it.
     ///
     /// # Errors
     /// [`PortError`]; nothing has changed.
     pub fn add_port(&mut self, number: u16, port: &mut Option<I::Port>) -> Result<(), PortError> {
-        let exit = &mut self.exit;
+        let exit = &mut self.local.exit;
         exit.check_free(number)?;
         let vacant = exit.numbers.iter().position(|n| *n == VACANT);
         let place = vacant.unwrap_or(exit.numbers.len());
         exit.io.exchange(place, port)?;
         exit.take_place(place, number);
+        exit.ways[place] = Way::OWN;
         Ok(())
     }
 
@@ -31,12 +33,10 @@ impl<I: ExchangePorts> Switch<I> {
     /// # Errors
     /// [`PortError`]; nothing has changed.
     pub fn delete_port(&mut self, number: u16, port: &mut Option<I::Port>) -> Result<(), PortError> {
-        let place = self.exit.place_of(number)?;
-        self.exit.exchange(place, port)?;
-        if self.exit.queues[place].is_some() {
-            self.replace_queue(place, None);
-        }
-        let exit = &mut self.exit;
+        let place = self.local.exit.place_of(number)?;
+        self.local.exit.exchange(place, port)?;
+        self.replace_queue(number, None);
+        let exit = &mut self.local.exit;
         let counts = std::mem::take(&mut exit.counts.ports[place]);
         exit.counts.deleted = exit.counts.deleted.plus(counts);
         exit.numbers[place] = VACANT;
@@ -50,8 +50,18 @@ impl<I: ExchangePorts> Switch<I> {
     /// # Errors
     /// [`PortError`]; nothing has changed.
     pub fn exchange_port(&mut self, number: u16, port: &mut Option<I::Port>) -> Result<(), PortError> {
-        let place = self.exit.place_of(number)?;
-        self.exit.exchange(place, port)
+        let place = self.local.exit.place_of(number)?;
+        self.local.exit.exchange(place, port)
+    }
+
+    /// Says which thread sends by a port; without it, this one does.
+    ///
+    /// # Errors
+    /// [`PortError::NoPort`].
+    pub fn set_port_way(&mut self, number: u16, way: Way) -> Result<(), PortError> {
+        let place = self.local.exit.place_of(number)?;
+        self.local.exit.ways[place] = way;
+        Ok(())
     }
 
     /// Says whether a port can send. While it cannot, packets to it are dropped.
@@ -59,22 +69,22 @@ impl<I: ExchangePorts> Switch<I> {
     /// # Errors
     /// [`PortError::NoPort`].
     pub fn set_port_up(&mut self, number: u16, up: bool) -> Result<(), PortError> {
-        let place = self.exit.place_of(number)?;
-        self.exit.io.set_up(place, up);
+        let place = self.local.exit.place_of(number)?;
+        self.local.exit.io.set_up(place, up);
         Ok(())
     }
 
     /// Returns the numbers of the ports that are lost and have to be opened anew, each with the reason.
     pub fn lost_ports(&self) -> impl Iterator<Item = (u16, &'static str)> {
-        let numbers = self.exit.numbers.iter().enumerate();
-        numbers.filter_map(|(place, number)| Some((*number, self.exit.io.lost(place)?)))
+        let numbers = self.local.exit.numbers.iter().enumerate();
+        numbers.filter_map(|(place, number)| Some((*number, self.local.exit.io.lost(place)?)))
     }
 }
 
 impl<I: PacketIo> Switch<I> {
     /// Returns the counts of each port, by its number.
     pub fn port_counts(&self) -> impl Iterator<Item = (u16, PortCounts)> {
-        let all = self.exit.numbers.iter().zip(&self.exit.counts.ports);
+        let all = self.local.exit.numbers.iter().zip(&self.local.exit.counts.ports);
         all.filter(|(number, _)| **number != VACANT).map(|(number, counts)| (*number, *counts))
     }
 }

@@ -2,8 +2,10 @@
 //! tracing. It runs while events are recorded, with the entries and registers of the plain one.
 
 use crate::io::PacketIo;
+use crate::program::Twin;
 use crate::record::{RecordFilter, Recorder, Records};
-use crate::switch::{Recording, Switch, Twin};
+use crate::shared::{Recording, Shared};
+use crate::switch::{Local, Switch};
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use std::time::Duration;
 
@@ -23,48 +25,54 @@ impl<I: PacketIo> Switch<I> {
     /// Installs the twin of the program, or removes it. Returns the one before. A recording ends.
     pub fn set_twin(&mut self, twin: Option<Twin>) -> Option<Twin> {
         self.stop_recording();
-        std::mem::replace(&mut self.twin, twin)
+        std::mem::replace(&mut self.shared.lock().twin, twin)
     }
 
     /// Starts to record up to `most` packets, with the events of the program if it has a twin and `traced`
     /// says so. Another recording ends. It ends by itself if no client takes records for so long.
     pub fn record(&mut self, filter: RecordFilter, most: u64, traced: bool, lasts: Duration) {
-        self.stop_recording();
-        let traced = traced && self.twin.is_some();
+        let shared = &mut *self.shared.lock();
+        self.local.stop_recording(shared);
+        let traced = traced && shared.twin.is_some();
         if traced {
-            self.exchange_twin();
+            self.local.exchange_twin(shared);
         }
-        self.recording =
-            Some(Recording { recorder: Recorder::new(filter, most), until_ns: self.after(lasts), traced });
+        let (recorder, until_ns) = (Recorder::new(filter, most), self.local.after(lasts));
+        shared.recording = Some(Recording { recorder, until_ns, traced });
+        self.shared.note(shared);
     }
 
     /// Returns true while packets are recorded.
-    pub const fn is_recording(&self) -> bool {
-        self.recording.is_some()
+    pub fn is_recording(&self) -> bool {
+        self.shared.records()
     }
 
     /// Returns what was recorded since the last call, and whether nothing else follows. The recording goes on
     /// for so long, unless it is complete. `None` if there is none.
     pub fn take_records(&mut self, lasts: Duration) -> Option<(Records, bool)> {
-        let until_ns = self.after(lasts);
-        let recording = self.recording.as_mut()?;
+        let until_ns = self.local.after(lasts);
+        let mut shared = self.shared.lock();
+        let recording = shared.recording.as_mut()?;
         recording.until_ns = until_ns;
         Some(recording.recorder.take())
     }
 
     /// Ends the recording, if there is one. The plain program runs then.
     pub fn stop_recording(&mut self) {
-        if self.recording.take().is_some_and(|r| r.traced) {
-            self.exchange_twin();
-        }
+        let shared = &mut *self.shared.lock();
+        self.local.stop_recording(shared);
+        self.shared.note(shared);
     }
 
     /// Ends a recording whose client has gone.
+    #[cold]
     pub(crate) fn stop_late_recording(&mut self) {
-        let now = self.now_ns();
-        if self.recording.as_ref().is_some_and(|r| r.until_ns <= now) {
-            self.stop_recording();
+        let now = self.local.now_ns();
+        let shared = &mut *self.shared.lock();
+        if shared.recording.as_ref().is_some_and(|r| r.until_ns <= now) {
+            self.local.stop_recording(shared);
         }
+        self.shared.note(shared);
     }
 
     /// Judges a packet as if it had arrived at a port, which counts it as received.
@@ -72,29 +80,37 @@ impl<I: PacketIo> Switch<I> {
     /// # Errors
     /// [`InjectError`].
     pub fn inject(&mut self, port: u16, bytes: &[u8]) -> Result<(), InjectError> {
-        let index = self.exit.indexes.get(usize::from(port)).copied().flatten();
-        let index = index.ok_or(InjectError::NoPort(port))?;
-        let Some(slot) = self.batch.first_mut().filter(|_| bytes.len() <= MAX_HEADER_BYTES as usize) else {
+        let Local { exit, batch, .. } = &mut self.local;
+        let index = exit.place_of(port).map_err(|_| InjectError::NoPort(port))?;
+        let Some(slot) = batch.first_mut().filter(|_| bytes.len() <= MAX_HEADER_BYTES as usize) else {
             return Err(InjectError::TooLong(bytes.len()));
         };
         slot.packet.reset(bytes, bytes.len() as u32);
-        slot.original.clear();
-        slot.original.extend_from_slice(bytes);
-        let counts = &mut self.exit.counts.ports[index];
+        let counts = &mut exit.counts.ports[index];
         counts.received += 1;
         counts.received_bytes += bytes.len() as u64;
-        self.judge(index, 1);
+        self.local.judge(&mut self.shared.lock(), index, 1);
+        self.local.exit.links.wake();
         // A device that is gone is reported by the next round.
-        let _ = self.exit.io.flush();
+        let _ = self.local.exit.io.flush();
         Ok(())
+    }
+}
+
+impl<I: PacketIo> Local<I> {
+    /// Ends the recording, if there is one.
+    pub(crate) fn stop_recording(&mut self, shared: &mut Shared) {
+        if shared.recording.take().is_some_and(|r| r.traced) {
+            self.exchange_twin(shared);
+        }
     }
 
     /// Runs the twin instead of the program, or the program again instead of its twin.
-    fn exchange_twin(&mut self) {
-        let Some(Twin { program, traits, maps }) = self.twin.take() else { return };
-        let before = self.traits;
-        let program = self.exchange(program, traits, &maps);
-        self.twin = Some(Twin { program, traits: before, maps });
+    fn exchange_twin(&mut self, shared: &mut Shared) {
+        let Some(Twin { program, traits, maps }) = shared.twin.take() else { return };
+        let before = shared.traits;
+        let program = self.exchange(shared, program, traits, &maps);
+        shared.twin = Some(Twin { program, traits: before, maps });
     }
 
     fn after(&self, lasts: Duration) -> u64 {

@@ -1,9 +1,11 @@
 //! The queues of a switch: set, served, and asked when the next packet leaves.
 
+use crate::counts::DropReason;
 use crate::exit::Leaving;
 use crate::io::PacketIo;
 use crate::queue::{Queue, QueueError, QueueLimits, Waiting};
-use crate::switch::Switch;
+use crate::shared::Shared;
+use crate::switch::{Local, Switch};
 use p4shield_abi::division::argument;
 use p4shield_bpf::{Meta, Packet};
 use p4shield_traffic::Run;
@@ -23,14 +25,23 @@ pub struct QueueState {
 }
 
 impl<I: PacketIo> Switch<I> {
-    /// Returns the queues.
-    pub fn queues(&self) -> impl Iterator<Item = QueueState> {
-        let ports = self.exit.numbers.iter().zip(&self.exit.queues);
-        ports.filter_map(|(port, queue)| {
-            let queue = queue.as_ref()?;
+    /// Copies the states of the queues, those of all threads. Without an allocation if `states` has room.
+    pub fn copy_queues(&self, states: &mut Vec<QueueState>) {
+        let shared = self.shared.lock();
+        let state = |port: &u16| {
+            let queue = shared.queues.get(*port)?;
             let waiting = queue.len() as u64;
             Some(QueueState { port: *port, limits: queue.limits, waiting, dropped: queue.dropped })
-        })
+        };
+        states.extend(shared.queues.ports().iter().filter_map(state));
+    }
+
+    /// Returns the states of the queues.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn queues(&self) -> Vec<QueueState> {
+        let mut states = Vec::new();
+        self.copy_queues(&mut states);
+        states
     }
 
     /// Returns the limits of a port's queue, if it has one.
@@ -38,7 +49,8 @@ impl<I: PacketIo> Switch<I> {
     /// # Errors
     /// [`QueueError::NoPort`].
     pub fn queue_limits(&self, port: u16) -> Result<Option<QueueLimits>, QueueError> {
-        Ok(self.exit.queues[self.index_of(port)?].as_ref().map(|q| q.limits))
+        self.local.exit.place_of(port).map_err(|_| QueueError::NoPort(port))?;
+        Ok(self.shared.lock().queues.limits(port))
     }
 
     /// Sets or removes the queue of a port. Packets that wait there leave at once.
@@ -46,69 +58,91 @@ impl<I: PacketIo> Switch<I> {
     /// # Errors
     /// [`QueueError`]; nothing has changed.
     pub fn set_queue(&mut self, port: u16, limits: Option<QueueLimits>) -> Result<(), QueueError> {
-        let index = self.index_of(port)?;
-        self.replace_queue(index, limits.map(Queue::new).transpose()?);
+        self.local.exit.place_of(port).map_err(|_| QueueError::NoPort(port))?;
+        self.replace_queue(port, limits.map(Queue::new).transpose()?);
         Ok(())
     }
 
-    /// Replaces the queue of the port in a place. Packets that wait there leave at once.
-    pub(crate) fn replace_queue(&mut self, place: usize, queue: Option<Queue>) {
+    /// Replaces the queue of a port. Packets that wait there leave at once.
+    pub(crate) fn replace_queue(&mut self, port: u16, queue: Option<Queue>) {
+        let shared = &mut *self.shared.lock();
         // A clone of one that leaves now does not wait in the queue that ends.
-        self.traffic.queues = false;
-        self.release_port(place, true);
-        self.exit.queues[place] = queue;
-        self.exit.has_queues = self.exit.queues.iter().any(Option::is_some);
-        self.traffic.queues = self.waits_before();
+        shared.traffic.queues = false;
+        self.local.release_port(shared, port, true);
+        shared.queues.set(port, queue);
+        shared.traffic.queues = shared.waits_before();
+        self.shared.note(shared);
     }
 
-    fn index_of(&self, port: u16) -> Result<usize, QueueError> {
-        self.exit.indexes.get(usize::from(port)).copied().flatten().ok_or(QueueError::NoPort(port))
-    }
-
-    /// Returns true if packets wait between ingress and egress.
-    pub(crate) const fn waits_before(&self) -> bool {
-        self.traits.reads_queues && self.exit.has_queues
-    }
-
-    /// Returns how long no packet of a queue may leave; `None` if none waits.
+    /// Returns how long no packet may leave of the queues that this thread serves; `None` if none waits.
     pub fn next_release(&self) -> Option<Duration> {
-        let due = self.exit.queues.iter().flatten().filter_map(Queue::due_ns).min()?;
-        Some(Duration::from_nanos(due.saturating_sub(self.now_ns())))
+        if !self.shared.has_queues() {
+            return None;
+        }
+        let shared = self.shared.lock();
+        let own = shared.queues.ports().iter().filter(|port| self.local.serves(**port));
+        let due = own.filter_map(|port| shared.queues.get(*port)?.due_ns()).min()?;
+        Some(Duration::from_nanos(due.saturating_sub(self.local.now_ns())))
+    }
+}
+
+impl<I: PacketIo> Local<I> {
+    /// Returns whether this thread serves the queue of a port.
+    fn serves(&self, port: u16) -> bool {
+        self.exit.place_of(port).is_ok_and(|place| self.exit.ways[place].has_queue)
     }
 
-    /// Lets the packets go that may leave by now, or all that wait.
-    pub(crate) fn release(&mut self, all: bool) {
-        (0..self.exit.queues.len()).for_each(|port| self.release_port(port, all));
+    /// Lets the packets go that may leave by now, of the queues that this thread serves.
+    pub(crate) fn release(&mut self, shared: &mut Shared) {
+        for n in 0..shared.queues.ports().len() {
+            let port = shared.queues.ports()[n];
+            if self.serves(port) {
+                self.release_port(shared, port, false);
+            }
+        }
     }
 
-    fn release_port(&mut self, port: usize, all: bool) {
+    /// Lets all packets go that wait.
+    pub(crate) fn release_all(&mut self, shared: &mut Shared) {
+        for n in 0..shared.queues.ports().len() {
+            self.release_port(shared, shared.queues.ports()[n], true);
+        }
+    }
+
+    fn release_port(&mut self, shared: &mut Shared, port: u16, all: bool) {
         let now_ns = self.now_ns();
         // More may come while these leave: a clone at the end of egress waits again.
-        let most = self.exit.queues[port].as_ref().map_or(0, Queue::len);
+        let most = shared.queues.get(port).map_or(0, Queue::len);
         for _ in 0..most {
-            let Some(queue) = &mut self.exit.queues[port] else { return };
+            let Some(queue) = shared.queues.get_mut(port) else { return };
             let Some(mut packet) = queue.pop(now_ns, all) else { return };
             let left = queue.len() as u32;
-            self.exit.counts.waiting -= 1;
+            self.exit.counts.waiting = self.exit.counts.waiting.wrapping_sub(1);
             match packet.entry {
-                None => {
-                    self.exit.send(port, &packet.bytes);
-                }
-                Some(_) => self.resume(&mut packet, left, now_ns),
+                None => self.send_waited(port, &packet.bytes),
+                Some(_) => self.resume(shared, &mut packet, left, now_ns),
             }
-            if let Some(queue) = &mut self.exit.queues[port] {
+            if let Some(queue) = shared.queues.get_mut(port) {
                 queue.done(packet);
             }
         }
     }
 
+    /// Sends a packet that has waited behind egress.
+    fn send_waited(&mut self, port: u16, bytes: &[u8]) {
+        match self.exit.place_of(port) {
+            Ok(to) => drop(self.exit.send(to, bytes)),
+            Err(_) => self.exit.counts.drop_for(DropReason::NoPort),
+        }
+    }
+
     /// Runs the second part of the program for a packet that has waited.
-    fn resume(&mut self, waited: &mut Waiting, left: u32, now_ns: u64) {
+    fn resume(&mut self, shared: &mut Shared, waited: &mut Waiting, left: u32, now_ns: u64) {
         let micros = |ns: u64| (ns / 1_000) as u32;
         for (at, value) in [
             (argument::QUEUED_AT, micros(waited.since_ns)),
             (argument::QUEUED_BEHIND, waited.behind),
-            (argument::WAITED, micros(now_ns - waited.since_ns)),
+            (argument::WAITED, micros(now_ns.saturating_sub(waited.since_ns))),
             (argument::LEFT_BEHIND, left),
         ] {
             if let Some(place) = waited.block.get_mut(at..at + 4) {
@@ -116,9 +150,11 @@ impl<I: PacketIo> Switch<I> {
             }
         }
         let meta = Meta { timestamp_ns: now_ns, ..waited.meta };
-        let Self { exit, program, traffic, batch, info, traits, .. } = self;
+        let Self { exit, batch, info, .. } = self;
+        let Shared { program, traffic, traits, queues, .. } = shared;
         let architecture = traits.architecture;
-        let mut leaving = Leaving { exit, from: 0, architecture, waits_before: true, now_ns, recorder: None };
+        let mut leaving =
+            Leaving { exit, queues, from: 0, architecture, waits_before: true, now_ns, recorder: None };
         let Some(packet): Option<&mut Packet> = batch.first_mut().map(|slot| &mut slot.packet) else {
             return;
         };

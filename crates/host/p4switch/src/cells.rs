@@ -97,7 +97,7 @@ impl Desk {
         let mut next = Some(0);
         while let Some(from) = next {
             let extent = Extent { from, limit: None, bytes: usize::MAX, zeros: true };
-            let page = Reader(&self.orders).read(described, map, extent)?;
+            let page = Reader(&self.threads).read(described, map, extent)?;
             keys.extend(page.entries.into_iter().map(|(key, _)| key));
             next = page.next;
         }

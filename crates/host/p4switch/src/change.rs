@@ -87,7 +87,7 @@ impl Change {
                 return Ok(());
             }
             Self::Group { group, copies } => {
-                let groups = &mut switch.traffic.groups;
+                let groups = &mut switch.shared().traffic.groups;
                 let before = groups.get(*group).map(<[Copy]>::to_vec);
                 match copies.take() {
                     Some(copies) => groups.set(*group, copies)?,
@@ -110,7 +110,7 @@ impl Change {
                 Self::Queue { port: *port, limits: before }
             }
             Self::Session { number, session } => {
-                let sessions = &mut switch.traffic.sessions;
+                let sessions = &mut switch.shared().traffic.sessions;
                 let before = sessions.get((*number).into());
                 match session {
                     Some(session) => sessions.set(*number, *session)?,
@@ -241,6 +241,7 @@ pub(crate) fn on<I: PacketIo>(
     name: &str,
     work: impl FnOnce(&mut Map) -> Result<(), MapError>,
 ) -> Result<(), ChangeError> {
-    let map = switch.program().maps_mut().and_then(|maps| maps.get_mut(name));
+    let mut shared = switch.shared();
+    let map = shared.program().maps_mut().and_then(|maps| maps.get_mut(name));
     Ok(map.map_or(Err(MapError::NotFound), work)?)
 }

@@ -41,7 +41,7 @@ impl Desk {
             None if fields.is_empty() => Vec::new(),
             None => return Err("the program has no @controller_header(\"packet_out\")".to_owned()),
         };
-        let done = self.orders.execute(Work::Put([head, payload].concat(), false))?;
+        let done = self.threads.execute(Work::Put([head, payload].concat(), false))?;
         match done.work {
             Work::Put(_, true) => Ok(()),
             _ => Err(format!("the packet is too long, or {PENDING} packets of the controller wait already")),
@@ -53,7 +53,7 @@ impl Desk {
     }
 
     fn copy_sent(&self, from: u64) -> Result<Sent, String> {
-        match self.orders.execute(Work::Sent(Sent::new(from)))?.work {
+        match self.threads.execute(Work::Sent(Sent::new(from)))?.work {
             Work::Sent(sent) => Ok(sent),
             _ => Err("no packets".to_owned()),
         }

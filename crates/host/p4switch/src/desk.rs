@@ -1,7 +1,7 @@
 //! Answers the requests of the switch's socket.
 
 use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic};
-use crate::order::{Orders, Work};
+use crate::order::{Threads, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
 use crate::rates::Sampled;
@@ -12,6 +12,7 @@ use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, MAX_PORTS, PortCounts, 
 use p4shield_tables::write::{CloneSession, Group, GroupCopy};
 use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
 use p4shield_traffic::{Copy, Groups, Session, Sessions};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ pub(crate) struct Desk {
     pub(crate) ports: PortList,
     /// Wakes the thread that keeps the ports.
     pub(crate) nudge: Nudge,
-    pub(crate) orders: Orders,
+    pub(crate) threads: Threads,
     /// Written by the packet thread when it cannot wait for packets, and never while packets flow.
     pub(crate) problems: Arc<Mutex<Vec<String>>>,
     pub(crate) start: Instant,
@@ -49,7 +50,7 @@ impl Endpoint for Desk {
         let answer = match serde_json::from_slice(line) {
             Ok(Request::Status) => self.status().map(Answer::Status),
             Ok(Request::Show(inspection)) => {
-                let mut reader = Reader(&self.orders);
+                let mut reader = Reader(&self.threads);
                 show(&mut reader, &self.program().described, &inspection)
                     .map(|view| Answer::Shown(Box::new(view)))
             }
@@ -84,11 +85,19 @@ impl Desk {
         self.program.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the sums of all packet threads: by number of the port, and the others.
     fn count(&self) -> Result<(Vec<(u16, PortCounts)>, Counts), String> {
-        let work = Work::Count(Vec::with_capacity(MAX_PORTS), Counts::default());
-        let done = self.orders.execute(work)?;
-        let Work::Count(by_port, counts) = done.work else { return Err("no counts".to_owned()) };
-        Ok((by_port, counts))
+        let work = || Work::Count(Vec::with_capacity(MAX_PORTS), Counts::default());
+        let (mut sums, mut counts) = (BTreeMap::<u16, PortCounts>::new(), Counts::default());
+        for work in self.threads.execute_on_each(work)? {
+            let Work::Count(by_port, of_thread) = work else { return Err("no counts".to_owned()) };
+            counts.add(&of_thread);
+            for (number, of_port) in by_port {
+                let sum = sums.entry(number).or_default();
+                *sum = sum.plus(of_port);
+            }
+        }
+        Ok((sums.into_iter().collect(), counts))
     }
 
     /// Samples the counts of the ports once a second.
@@ -115,8 +124,7 @@ impl Desk {
                 rates: sampled.of(*number),
             }
         };
-        let mut ports: Vec<_> = by_port.iter().map(port).collect();
-        ports.sort_by_key(|p| p.number);
+        let ports = by_port.iter().map(port).collect();
         let dropped = DropReason::ALL
             .iter()
             .map(|reason| Dropped { reason: reason.name().to_owned(), packets: counts.dropped(*reason) });
@@ -124,13 +132,15 @@ impl Desk {
             program: program.file.clone(),
             digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
+            threads: self.threads.count(),
             ports,
             deleted: traffic(&counts.deleted),
             replicated: counts.replicated,
             copies: counts.copies,
             resubmitted: counts.resubmitted,
             recirculated: counts.recirculated,
-            waiting: counts.waiting,
+            // One thread may have been asked before it handed on what another one has counted.
+            waiting: u64::try_from(counts.waiting.cast_signed()).unwrap_or_default(),
             dropped: dropped.collect(),
             problems: self.all_problems(&known),
         })
@@ -144,7 +154,7 @@ impl Desk {
     }
 
     fn groups(&self) -> Result<Vec<Group>, String> {
-        let done = self.orders.execute(Work::Groups(Groups::default()))?;
+        let done = self.threads.execute(Work::Groups(Groups::default()))?;
         let Work::Groups(groups) = done.work else { return Err("no groups".to_owned()) };
         let copy = |c: &Copy| GroupCopy { port: c.port, replica: c.replica };
         let group =
@@ -153,7 +163,7 @@ impl Desk {
     }
 
     pub(crate) fn queues(&self) -> Result<Vec<QueueStatus>, String> {
-        let done = self.orders.execute(Work::Queues(Vec::with_capacity(MAX_PORTS)))?;
+        let done = self.threads.execute(Work::Queues(Vec::with_capacity(MAX_PORTS)))?;
         let Work::Queues(queues) = done.work else { return Err("no queues".to_owned()) };
         let status = |QueueState { port, limits, waiting, dropped }: &QueueState| QueueStatus {
             port: *port,
@@ -167,7 +177,7 @@ impl Desk {
     }
 
     fn sessions(&self) -> Result<Vec<CloneSession>, String> {
-        let done = self.orders.execute(Work::Sessions(Sessions::default()))?;
+        let done = self.threads.execute(Work::Sessions(Sessions::default()))?;
         let Work::Sessions(sessions) = done.work else { return Err("no sessions".to_owned()) };
         let session = |(session, Session { port, group })| CloneSession { session, port, group };
         Ok(sessions.iter().map(session).collect())
@@ -184,7 +194,7 @@ fn traffic(counts: &PortCounts) -> Traffic {
 }
 
 /// Reads maps part by part, each between two rounds of the packet thread.
-pub(crate) struct Reader<'a>(pub(crate) &'a Orders);
+pub(crate) struct Reader<'a>(pub(crate) &'a Threads);
 
 impl ReadMap for Reader<'_> {
     fn read(&mut self, described: &Described, map: usize, extent: Extent) -> Result<Rows, String> {

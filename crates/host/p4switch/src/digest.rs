@@ -48,7 +48,7 @@ impl Desk {
     /// Copies elements from this index on: as many as an order may.
     fn copy_digests(&self, map: &DigestMap<'_>, index: u32) -> Result<Vec<Vec<u8>>, String> {
         let copy = MapCopy::new(map.definition, index);
-        let done = self.orders.execute(Work::Copy { map: DIGEST_MAP.to_owned(), copy })?;
+        let done = self.threads.execute(Work::Copy { map: DIGEST_MAP.to_owned(), copy })?;
         let Work::Copy { copy, .. } = done.work else { return Err("no digests".to_owned()) };
         done.result.map_err(|e| e.to_string())?;
         Ok(copy.entries().map(|(_, element)| element.to_vec()).collect())

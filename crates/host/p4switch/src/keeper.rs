@@ -12,9 +12,9 @@
 use crate::api::PortState;
 use crate::desk::Desk;
 use crate::order::{PortChange, Work};
-use crate::plug::open;
+use crate::plug::{index_of, open};
 use crate::ports::Port;
-use p4shield_io::afxdp::{self, Watch};
+use p4shield_io::afxdp::{self, Share, Watch};
 use p4shield_switch::MAX_PORTS;
 use p4shield_text::chain;
 use std::sync::Arc;
@@ -81,9 +81,11 @@ impl Desk {
     /// Brings every port into the state of its interface.
     fn keep_ports(&self, watch: &Watch) {
         let _alone = self.ports.change();
-        // The switch is about to end if the packet thread does not answer.
-        let Ok(done) = self.orders.execute(Work::Lost(Vec::with_capacity(MAX_PORTS))) else { return };
-        let Work::Lost(lost) = done.work else { return };
+        let work = || Work::Lost(Vec::with_capacity(MAX_PORTS));
+        // The switch is about to end if a packet thread does not answer.
+        let Ok(done) = self.threads.execute_on_each(work) else { return };
+        let of_thread = |work| if let Work::Lost(lost) = work { lost } else { Vec::new() };
+        let lost: Vec<_> = done.into_iter().flat_map(of_thread).collect();
         for mut port in self.ports.all() {
             let before = port.clone();
             let reason = lost.iter().find(|(number, _)| *number == port.number).map(|(_, why)| *why);
@@ -109,7 +111,7 @@ impl Desk {
         let index = found.map(|i| i.index);
         if port.index.is_some() && (why.is_some() || port.index != index) {
             // Dropped here: closing takes a while.
-            drop(self.order_port(port.number, PortChange::Exchange, None)?);
+            drop(self.order_port(port.number, PortChange::Exchange, Vec::new())?);
             if let (Some(reason), true) = (why, port.index == index) {
                 let (port, interface) = (port.number, &port.interface);
                 tracing::warn!(event = "switch_port_reopened", port, interface, reason, "{reason}");
@@ -122,10 +124,10 @@ impl Desk {
                 return Ok(());
             }
             port.tried = Some(Instant::now());
-            match open(&port.interface) {
-                Ok(opened) => {
-                    port.index = Some(opened.index());
-                    self.order_port(port.number, PortChange::Exchange, Some(opened))?;
+            match open(&port.interface, Share { threads: self.threads.count(), first: port.first }) {
+                Ok(parts) => {
+                    port.index = index_of(&parts);
+                    self.order_port(port.number, PortChange::Exchange, parts)?;
                 }
                 Err(error) => {
                     port.state = PortState::Failed;
@@ -141,7 +143,7 @@ impl Desk {
             Some(_) => (PortState::Up, String::new()),
         };
         if port.index.is_some() {
-            self.order_port(port.number, PortChange::SetUp(port.state == PortState::Up), None)?;
+            self.order_port(port.number, PortChange::SetUp(port.state == PortState::Up), Vec::new())?;
         }
         Ok(())
     }

@@ -25,10 +25,12 @@
 //! | `recorder` | the packet thread's part of it |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
-//! | `run` | the packet thread |
+//! | `run` | the first packet thread, and what is set up for all |
+//! | `crew` | the round of each packet thread, and those beside the first |
 //!
-//! The packet thread never waits for a client: it takes a bounded number of orders between two rounds, and
-//! each order takes a bounded time.
+//! A packet thread never waits for a client: it takes a bounded number of orders between two rounds, and
+//! each order takes a bounded time. Orders to the first thread change what the threads share, and orders to
+//! all what each has for itself, such as its part of a port.
 
 #![forbid(unsafe_code)]
 
@@ -36,6 +38,7 @@ pub mod api;
 mod cells;
 mod change;
 mod controller;
+mod crew;
 mod desk;
 mod digest;
 mod keeper;

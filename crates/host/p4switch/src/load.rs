@@ -30,7 +30,7 @@ impl Desk {
         let series = running.series + u64::from(!maps.iter().any(|m| m == DIGEST_MAP));
         let replacement = Replacement { program: Some(program), traits, maps, twin: None };
         // The old program, which is in the answer, is dropped here and not by the packet thread.
-        self.orders.execute(Work::Replace(Box::new(replacement)))?;
+        self.threads.execute(Work::Replace(Box::new(replacement)))?;
         *running = Named { series, ..named };
         Ok(Answer::Replaced(Replaced { kept, lost }))
     }

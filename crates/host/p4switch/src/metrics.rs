@@ -14,7 +14,7 @@ pub(crate) fn render(desk: &Desk) -> String {
     let Ok(status) = desk.status() else { return String::new() };
     let mut marked = MarkedCounters::default();
     // The program may be replaced meanwhile; the next scrape has the counters of the new one.
-    let _ = marked.read(&mut Reader(&desk.orders), &desk.program().described, MARKED_ROWS);
+    let _ = marked.read(&mut Reader(&desk.threads), &desk.program().described, MARKED_ROWS);
     text(&families(&status, &marked))
 }
 

@@ -1,4 +1,4 @@
-//! Orders from the desk to the packet thread.
+//! Orders from the desk to the packet threads. What the threads share is the first one's to change.
 
 use crate::change::{ChangeError, Changes, on};
 use crate::recorder::RecordWork;
@@ -8,7 +8,7 @@ use p4shield_io::afxdp::InterfacePort;
 use p4shield_io::controller::Sent;
 use p4shield_io::ports::Ports;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Counts, PortCounts, PortError, QueueState, Switch, Traits, Twin};
+use p4shield_switch::{Bell, Counts, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -89,8 +89,10 @@ pub(crate) struct PortOrder {
     /// The port's number.
     pub(crate) number: u16,
     pub(crate) change: PortChange,
-    /// The port that comes, and then the one that went.
+    /// The thread's part of the port that comes, and then of the one that went.
     pub(crate) port: Option<InterfacePort>,
+    /// The thread's way to the port that comes.
+    pub(crate) way: Option<Way>,
 }
 
 /// The kinds of changes of a port.
@@ -120,6 +122,10 @@ pub(crate) struct Orders {
     bell: Arc<OwnedFd>,
 }
 
+/// The desk's ends for all packet threads.
+#[derive(Debug)]
+pub(crate) struct Threads(Vec<Orders>);
+
 /// The packet thread's end.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -127,25 +133,55 @@ pub(crate) struct Inbox {
     bell: Arc<OwnedFd>,
 }
 
-/// Makes both ends.
+/// Makes both ends for so many packet threads.
 ///
 /// # Errors
 /// The system has no descriptor left.
-pub(crate) fn orders() -> std::io::Result<(Orders, Inbox)> {
+pub(crate) fn threads(count: usize) -> std::io::Result<(Threads, Vec<Inbox>)> {
+    let ends = (0..count).map(|_| orders()).collect::<Result<Vec<_>, _>>()?;
+    let (orders, inboxes) = ends.into_iter().unzip();
+    Ok((Threads(orders), inboxes))
+}
+
+/// Makes both ends.
+fn orders() -> std::io::Result<(Orders, Inbox)> {
     let (poster, mailbox) = mailbox();
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     Ok((Orders { poster: Mutex::new(poster), bell: Arc::clone(&bell) }, Inbox { mailbox, bell }))
 }
 
-impl Orders {
-    /// Has the packet thread do some work, and returns it done.
+impl Threads {
+    /// Returns the number of packet threads.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Has the first packet thread do some work, and returns it done.
     ///
     /// # Errors
     /// The packet thread has ended, or does not answer: then the work is not done later either.
     pub(crate) fn execute(&self, work: Work) -> Result<Done, String> {
-        self.execute_within(work, PATIENCE)
+        self.execute_on(0, work)
     }
 
+    /// Has the packet thread with this number do some work, and returns it done.
+    ///
+    /// # Errors
+    /// As [`Threads::execute`].
+    pub(crate) fn execute_on(&self, thread: usize, work: Work) -> Result<Done, String> {
+        self.0[thread].execute_within(work, PATIENCE)
+    }
+
+    /// Has each packet thread do some work, one after the other, and returns what they have done.
+    ///
+    /// # Errors
+    /// As [`Threads::execute`].
+    pub(crate) fn execute_on_each(&self, work: impl Fn() -> Work) -> Result<Vec<Work>, String> {
+        (0..self.count()).map(|thread| Ok(self.execute_on(thread, work())?.work)).collect()
+    }
+}
+
+impl Orders {
     fn execute_within(&self, work: Work, patience: Duration) -> Result<Done, String> {
         let (reply, done) = sync_channel(1);
         let claim = Arc::new(Claim::default());
@@ -170,6 +206,15 @@ impl Inbox {
     /// Returns the descriptor that is readable once an order may be there.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+
+    /// Returns what makes the descriptor readable, for other packet threads.
+    pub(crate) fn rings(&self) -> Bell {
+        let bell = Arc::clone(&self.bell);
+        // A full counter wakes the thread, too.
+        Arc::new(move || {
+            let _ = rustix::io::write(&bell, &1_u64.to_ne_bytes());
+        })
     }
 
     /// Makes the descriptor unreadable until the next order.
@@ -215,15 +260,15 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
             Ok(())
         }
         Work::Groups(groups) => {
-            groups.clone_from(&switch.traffic.groups);
+            groups.clone_from(&switch.shared().traffic.groups);
             Ok(())
         }
         Work::Sessions(sessions) => {
-            sessions.clone_from(&switch.traffic.sessions);
+            sessions.clone_from(&switch.shared().traffic.sessions);
             Ok(())
         }
         Work::Queues(queues) => {
-            queues.extend(switch.queues());
+            switch.copy_queues(queues);
             Ok(())
         }
         Work::Record(work) => {
@@ -256,13 +301,14 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
 }
 
 fn change_port(order: &mut PortOrder, switch: &mut Switch<Ports>) -> Result<(), PortError> {
-    let PortOrder { number, change, port } = order;
+    let PortOrder { number, change, port, way } = order;
     match *change {
         PortChange::Add => switch.add_port(*number, port),
         PortChange::Delete => switch.delete_port(*number, port),
         PortChange::Exchange => switch.exchange_port(*number, port),
         PortChange::SetUp(up) => switch.set_port_up(*number, up),
-    }
+    }?;
+    way.map_or(Ok(()), |way| switch.set_port_way(*number, way))
 }
 
 #[cfg(test)]

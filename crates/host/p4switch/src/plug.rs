@@ -1,10 +1,10 @@
-//! Adds and deletes ports: opens and closes their interfaces, and orders the packet thread to exchange them.
+//! Adds and deletes ports: opens and closes their interfaces, and orders the packet threads to exchange them.
 
 use crate::controller::NO_CONTROLLER;
 use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
-use p4shield_io::afxdp::{AfxdpConfig, InterfacePort};
+use p4shield_io::afxdp::{AfxdpConfig, InterfacePort, PortPart, Share};
 use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
 use p4shield_text::{chain, printable};
 use std::sync::PoisonError;
@@ -25,10 +25,11 @@ impl Desk {
         if interface == CONTROLLER {
             return Err(NO_CONTROLLER.to_owned());
         }
-        let port = open(&interface)?;
-        let index = Some(port.index());
-        self.order_port(number, PortChange::Add, Some(port))?;
-        self.ports.add(Port { number, interface, index, ..Port::default() });
+        let first = self.ports.next_first();
+        let parts = open(&interface, Share { threads: self.threads.count(), first })?;
+        let index = index_of(&parts);
+        self.order_port(number, PortChange::Add, parts)?;
+        self.ports.add(Port { number, interface, index, first, ..Port::default() });
         self.nudge.ring();
         Ok(())
     }
@@ -38,7 +39,7 @@ impl Desk {
         let _alone = self.ports.change();
         self.ports.has(number)?;
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let port = self.order_port(number, PortChange::Delete, None)?;
+        let port = self.order_port(number, PortChange::Delete, Vec::new())?;
         self.ports.delete(number);
         drop(writing);
         // Closing takes a while.
@@ -46,24 +47,56 @@ impl Desk {
         Ok(())
     }
 
-    /// Has the packet thread change a port, and returns what it had before.
+    /// Has the packet threads change a port, and returns what they had before.
     pub(crate) fn order_port(
         &self,
         number: u16,
         change: PortChange,
-        port: Option<InterfacePort>,
-    ) -> Result<Option<InterfacePort>, String> {
-        let order = PortOrder { number, change, port };
-        let done = self.orders.execute(Work::Port(Box::new(order)))?;
+        parts: Vec<PortPart>,
+    ) -> Result<Vec<InterfacePort>, String> {
+        let mut parts = parts.into_iter();
+        let mut before = Vec::new();
+        for thread in 0..self.threads.count() {
+            let (port, way) = parts.next().map_or((None, None), |part| (part.port, Some(part.way)));
+            let order = PortOrder { number, change, port, way };
+            match self.order_port_on(thread, order) {
+                Ok(port) => before.extend(port),
+                Err(why) => {
+                    if change == PortChange::Add {
+                        self.undo_add(number, thread);
+                    }
+                    return Err(why);
+                }
+            }
+        }
+        Ok(before)
+    }
+
+    fn order_port_on(&self, thread: usize, order: PortOrder) -> Result<Option<InterfacePort>, String> {
+        let done = self.threads.execute_on(thread, Work::Port(Box::new(order)))?;
         done.result.map_err(|e| e.to_string())?;
         let Work::Port(order) = done.work else { return Err("no port".to_owned()) };
         Ok(order.port)
     }
+
+    /// Deletes a port from the first `threads` of the packet threads.
+    fn undo_add(&self, number: u16, threads: usize) {
+        for thread in 0..threads {
+            let order = PortOrder { number, change: PortChange::Delete, port: None, way: None };
+            // A thread that does not answer ends with the switch.
+            drop(self.order_port_on(thread, order));
+        }
+    }
 }
 
-/// Opens an interface as a port.
-pub(crate) fn open(interface: &str) -> Result<InterfacePort, String> {
+/// Opens an interface as a port of the packet threads.
+pub(crate) fn open(interface: &str, share: Share) -> Result<Vec<PortPart>, String> {
     // The names of interfaces are no part of what this takes from the configuration.
     let config = AfxdpConfig::new(std::iter::empty::<String>());
-    InterfacePort::open(&config, interface).map_err(|error| chain(&error))
+    InterfacePort::open_for(&config, interface, share).map_err(|error| chain(&error))
+}
+
+/// Returns the index of a port's interface.
+pub(crate) fn index_of(parts: &[PortPart]) -> Option<u32> {
+    parts.iter().find_map(|part| part.port.as_ref()).map(InterfacePort::index)
 }

@@ -16,6 +16,8 @@ pub(crate) struct Port {
     pub(crate) interface: String,
     /// The index of the interface whose sockets the packet thread has; `None` if it has none.
     pub(crate) index: Option<u32>,
+    /// The packet thread of its first queue ([`p4shield_io::afxdp::Share`]).
+    pub(crate) first: usize,
     pub(crate) state: PortState,
     /// The reason why the state is not `up`, and the remedy; empty if it is.
     pub(crate) why: String,
@@ -56,6 +58,11 @@ impl PortList {
     /// Returns a copy.
     pub(crate) fn all(&self) -> Vec<Port> {
         self.lock().clone()
+    }
+
+    /// Returns the packet thread of the first queue of a further port: the ports take turns.
+    pub(crate) fn next_first(&self) -> usize {
+        self.lock().iter().map(|p| p.first + 1).max().unwrap_or_default()
     }
 
     /// Lets no other thread open or close a port.

@@ -64,7 +64,7 @@ impl Desk {
     }
 
     fn recording(&self, work: RecordWork) -> Result<RecordWork, String> {
-        match self.orders.execute(Work::Record(work))?.work {
+        match self.threads.execute(Work::Record(work))?.work {
             Work::Record(work) => Ok(work),
             _ => Err("no recording".to_owned()),
         }

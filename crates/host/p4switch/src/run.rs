@@ -1,31 +1,30 @@
-//! The packet thread, and what is set up for it.
+//! The first packet thread, and what is set up for all.
 
 use crate::api::{Answer, Format};
+use crate::crew::{Crew, SLEEP, step};
 use crate::desk::Desk;
 use crate::keeper::Keeper;
 use crate::metrics;
-use crate::order::{Inbox, orders};
+use crate::order::{Inbox, threads};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
 use p4shield_io::afxdp::Watch;
-use p4shield_io::ports::{self, Ports, PortsConfig};
+use p4shield_io::ports::{self, OpenPorts, Ports, PortsConfig};
 use p4shield_socket::{ListenError, Server, listen};
-use p4shield_switch::{PacketIo as _, PortError, Switch};
-use p4shield_text::chain;
+use p4shield_switch::{MAX_THREADS, PacketIo as _, PortError, Switch, link};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
-
-/// Longest sleep of the packet thread, after which it looks for the request to stop.
-const SLEEP: Duration = Duration::from_millis(50);
 
 /// The configuration of a switch.
 pub struct Config {
     /// Numbers of the ports, and their names: network interfaces, DPDK devices, capture files, or
     /// the controller's ([`p4shield_io::ports`]).
     pub ports: Vec<(u16, String)>,
+    /// The number of packet threads, 1 to [`MAX_THREADS`].
+    pub threads: usize,
     /// EAL's options for DPDK devices, by default those that suit devices and machine.
     pub dpdk_options: Option<String>,
     /// The library for DPDK devices, by default that of this installation.
@@ -60,6 +59,12 @@ pub enum SwitchError {
     /// There is no port.
     #[error("a switch needs a port: --port 1=INTERFACE, once for each")]
     NoPorts,
+    /// There cannot be so many packet threads.
+    #[error("{0} packet threads: a switch has 1 to {MAX_THREADS}")]
+    Threads(usize),
+    /// There is nothing for further packet threads.
+    #[error("capture files are read by one packet thread; leave --threads out")]
+    Files,
     /// The numbers of the ports are invalid.
     #[error(transparent)]
     Numbers(#[from] PortError),
@@ -91,7 +96,7 @@ pub enum SwitchError {
     Socket(ListenError),
     /// The system has no descriptor or thread left.
     #[error("cannot start the switch's threads")]
-    Threads(#[source] std::io::Error),
+    System(#[source] std::io::Error),
 }
 
 /// Forwards packets until `stop` is set. Calls `ready` once the ports are open and the socket answers.
@@ -108,32 +113,44 @@ pub fn run(
     if config.ports.is_empty() {
         return Err(SwitchError::NoPorts);
     }
+    if !(1..=MAX_THREADS).contains(&config.threads) {
+        return Err(SwitchError::Threads(config.threads));
+    }
+    let are_files = config.ports.iter().all(|(_, name)| name.starts_with(ports::PCAP));
+    if are_files && config.threads > 1 {
+        return Err(SwitchError::Files);
+    }
     let listener = listen(&config.socket).map_err(|error| match error {
         ListenError::Running(path) => SwitchError::Running(path),
         other => SwitchError::Socket(other),
     })?;
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
-    let io = Ports::open(&PortsConfig {
-        names: config.ports.iter().map(|(_, name)| name.clone()).collect(),
-        dpdk_options: config.dpdk_options,
-        dpdk_library: config.dpdk_library,
-    })?;
-    let ports = config.ports.iter().zip(io.indexes()).map(|((number, interface), index)| {
+    let names = config.ports.iter().map(|(_, name)| name.clone()).collect();
+    let opening = PortsConfig { names, dpdk_options: config.dpdk_options, dpdk_library: config.dpdk_library };
+    let OpenPorts { ports: io, ways, further, indexes } = Ports::open(&opening, config.threads)?;
+    let known = config.ports.iter().zip(indexes).enumerate();
+    let known = known.map(|(first, ((number, interface), index))| {
         let interface = interface.clone();
-        Port { number: *number, interface, index, ..Port::default() }
+        Port { number: *number, interface, index, first, ..Port::default() }
     });
-    let ports = PortList::new(ports.collect());
+    let ports = PortList::new(known.collect());
     let watch = Watch::open().map_err(ports::Error::from)?;
     let (program, traits, named) = loaded.parts(config.traced);
     let mut switch = Switch::new(io, numbers, program, traits)?;
-    let (orders, mut inbox) = orders().map_err(SwitchError::Threads)?;
+    let (threads, mut inboxes) = threads(config.threads).map_err(SwitchError::System)?;
+    let mut links = link(&inboxes.iter().map(Inbox::rings).collect::<Vec<_>>());
+    let crew = Crew::new(&switch, further, links.split_off(1), inboxes.split_off(1));
+    let (Some(own), Some(mut inbox)) = (links.pop(), inboxes.pop()) else {
+        return Err(SwitchError::Threads(config.threads));
+    };
+    switch.set_links(own, &ways);
     let problems = Arc::new(Mutex::new(Vec::new()));
     let desk = Desk {
         program: RwLock::new(named),
         loader: config.loader,
         ports,
-        orders,
-        nudge: Nudge::new().map_err(SwitchError::Threads)?,
+        threads,
+        nudge: Nudge::new().map_err(SwitchError::System)?,
         problems: Arc::clone(&problems),
         start: Instant::now(),
         sampled: Mutex::default(),
@@ -142,10 +159,11 @@ pub fn run(
     load_files(&desk, &config.entries, &mut inbox, &mut switch)?;
     let desk = Arc::new(desk);
     let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
-    let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::Threads)?;
-    let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::Threads)?;
+    let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::System)?;
+    let _crew = crew.start(&problems).map_err(SwitchError::System)?;
+    let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::System)?;
     ready();
-    if switch.io().are_files() {
+    if are_files {
         replay(&mut switch, &mut inbox, stop)?;
     } else {
         while !stop.load(Ordering::Relaxed) {
@@ -177,8 +195,7 @@ fn load_files(
             inbox.serve(switch);
             inbox.wait(Duration::from_millis(1));
         }
-        let panicked =
-            |_| SwitchError::Threads(std::io::Error::other("the thread that loads files panicked"));
+        let panicked = |_| SwitchError::System(std::io::Error::other("the thread that loads files panicked"));
         loading.join().map_err(panicked).flatten()
     })
 }
@@ -210,28 +227,4 @@ fn replay(switch: &mut Switch<Ports>, inbox: &mut Inbox, stop: &AtomicBool) -> R
         }
     }
     Ok(())
-}
-
-/// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
-fn step(switch: &mut Switch<Ports>, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
-    let received = switch.round().unwrap_or_else(|error| note(problems, &error));
-    inbox.serve(switch);
-    if received == 0 {
-        let longest = switch.next_release().map_or(SLEEP, |due| due.min(SLEEP));
-        if let Err(error) = switch.io().wait(longest, Some(inbox.bell())) {
-            note(problems, &error);
-        }
-        inbox.silence();
-    }
-}
-
-/// Notes a problem, once. Returns that nothing was received.
-fn note(problems: &Mutex<Vec<String>>, error: &(dyn std::error::Error + 'static)) -> usize {
-    let text = chain(error);
-    let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
-    if !problems.contains(&text) {
-        tracing::error!(event = "port_failed", "{text}");
-        problems.push(text);
-    }
-    0
 }

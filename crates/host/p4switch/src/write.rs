@@ -170,7 +170,7 @@ impl Desk {
     }
 
     fn change(&self, part: Changes) -> Result<(Changes, Result<(), ChangeError>), String> {
-        let Done { work, result } = self.orders.execute(Work::Change(part))?;
+        let Done { work, result } = self.threads.execute(Work::Change(part))?;
         let Work::Change(part) = work else { return Err("no changes".to_owned()) };
         Ok((part, result))
     }

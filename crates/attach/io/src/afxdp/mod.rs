@@ -1,4 +1,4 @@
-//! Ports that are network interfaces: AF_XDP sockets on all their queues, served by one thread.
+//! Ports that are network interfaces: AF_XDP sockets on all their queues, each served by one thread.
 //!
 //! ```text
 //!   interface ─► XDP program ─► receive ring ─► PacketIo::receive      PacketIo::send ─► transmit ring ─►
@@ -6,8 +6,13 @@
 //! ```
 //!
 //! Each port has a UMEM, with frames for all its rings: no port can take another's, and those of a port that
-//! is lost go with it. A packet is copied anyway, so that no port needs the frames of another. A port sends
-//! from its first queue, so that its packets stay in order.
+//! is lost go with it. A packet is copied anyway, so that no port needs the frames of another. A thread sends
+//! from its first queue of a port, so that its packets stay in order.
+//!
+//! # Several threads
+//!
+//! They share the queues of an interface ([`Share`]): each has its own UMEM for those that it has. A thread
+//! without a queue hands packets for the port to one that has ([`Way`](p4shield_switch::Way)).
 //!
 //! # Offloads
 //!
@@ -34,6 +39,7 @@ mod config;
 mod error;
 mod open;
 mod port;
+mod share;
 mod watch;
 
 use std::fmt;
@@ -48,7 +54,8 @@ use rustix::io::Errno;
 
 pub use self::config::AfxdpConfig;
 pub use self::error::Error;
-pub use self::port::{InterfacePort, PortStatus};
+pub use self::port::{InterfacePort, PortPart, PortStatus};
+pub use self::share::Share;
 pub use self::watch::Watch;
 
 /// Time until the next attempt on a transmit ring that the kernel left unfinished, if nothing else happens.

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use p4shield_afxdp::ethtool::{self, Offloads};
 use p4shield_afxdp::{FramePool, Port, Promiscuous, Socket, SocketConfig, Umem, UmemConfig};
-use p4shield_switch::{BATCH, MAX_PORTS};
+use p4shield_switch::{BATCH, MAX_PORTS, Way};
 use p4shield_xdp::{FRAME_OVERHEAD, Interface, InterfaceMonitor, MAX_QUEUES, XdpError, XdpProgram, offload};
 use rustix::io::Errno;
 
 use super::AfxdpPorts;
 use super::config::AfxdpConfig;
 use super::error::Error;
-use super::port::{InterfacePort, Parts, RestoredOffloads};
+use super::port::{Attached, InterfacePort, Parts, PortPart, RestoredOffloads};
+use super::share::Share;
 
 /// Bytes of a frame: the first is used if all packets fit.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
@@ -30,13 +31,31 @@ impl AfxdpPorts {
     /// # Errors
     /// [`Error`]: an interface does not exist, is down or in use, or privileges are missing.
     pub fn open(config: &AfxdpConfig) -> Result<Self, Error> {
-        let (monitor, all) = list()?;
+        let mut all = Self::open_for(config, 1)?;
+        Ok(all.swap_remove(0).0)
+    }
+
+    /// Opens interfaces as the ports of several threads, which share the queues of each. Returns the part of
+    /// each thread, and its ways by place.
+    ///
+    /// # Errors
+    /// As [`AfxdpPorts::open`].
+    pub fn open_for(config: &AfxdpConfig, threads: usize) -> Result<Vec<(Self, Vec<Way>)>, Error> {
+        let (_, all) = list()?;
         let chosen = choose(&config.interfaces, &all)?;
-        let mut ports = Vec::with_capacity(MAX_PORTS);
-        for interface in chosen {
-            ports.push(Some(InterfacePort::attach(config, interface, &all)?));
+        let mut parts = Vec::new();
+        for _ in 0..threads {
+            let ports = Vec::with_capacity(MAX_PORTS);
+            parts.push((Self { ports, monitor: list()?.0, rounds: 0 }, Vec::new()));
         }
-        Ok(Self { ports, monitor, rounds: 0 })
+        for (first, interface) in chosen.into_iter().enumerate() {
+            let opened = InterfacePort::attach(config, interface, &all, Share { threads, first })?;
+            for ((ports, ways), PortPart { port, way }) in parts.iter_mut().zip(opened) {
+                ports.ports.push(port);
+                ways.push(way);
+            }
+        }
+        Ok(parts)
     }
 }
 
@@ -47,50 +66,105 @@ impl InterfacePort {
     /// # Errors
     /// [`Error`], as [`AfxdpPorts::open`].
     pub fn open(config: &AfxdpConfig, interface: &str) -> Result<Self, Error> {
-        let (_, all) = list()?;
-        Self::attach(config, find(interface, &all)?, &all)
+        let parts = Self::open_for(config, interface, Share::ALONE)?;
+        let missing = || Error::Missing { interface: interface.to_owned() };
+        parts.into_iter().find_map(|part| part.port).ok_or_else(missing)
     }
 
-    fn attach(config: &AfxdpConfig, interface: &Interface, all: &[Interface]) -> Result<Self, Error> {
+    /// Opens an interface for several threads. Returns the part of each.
+    ///
+    /// # Errors
+    /// [`Error`], as [`AfxdpPorts::open`].
+    pub fn open_for(config: &AfxdpConfig, interface: &str, share: Share) -> Result<Vec<PortPart>, Error> {
+        let (_, all) = list()?;
+        Self::attach(config, find(interface, &all)?, &all, share)
+    }
+
+    fn attach(
+        config: &AfxdpConfig,
+        interface: &Interface,
+        all: &[Interface],
+        share: Share,
+    ) -> Result<Vec<PortPart>, Error> {
         let name = &interface.name;
-        let umem = Umem::new(memory(config, interface)?)
-            .map_err(|source| Error::Umem { interface: name.clone(), source })?;
-        let peer = all.iter().find(|i| Some(i.index) == interface.peer);
-        let changed = [Some(interface), peer].into_iter().flatten();
-        let offloads = changed.filter_map(|i| Some((i.name.clone(), i.index, Offloads::read(&i.name).ok()?)));
-        let offloads = RestoredOffloads(offloads.collect());
-        let program = XdpProgram::attach(interface, config.xdp, umem.config().max_packet())?;
-        offload::switch_off(&program, interface, peer);
-        let promiscuous = Promiscuous::new(interface.index)
-            .map_err(Error::system(format!("make {name} promiscuous (CAP_NET_RAW is needed)")))?;
-        let sockets = bind(&umem, config, interface)?;
-        let (have, need) = (umem.config().frames.into(), frames_needed(config.ring, sockets.len()));
+        let queues = ethtool::receive_queues(name).map(|n| n.min(MAX_QUEUES));
+        let receivers = share.receivers(queues.map_or(1, |n| n as usize));
+        let umems = umems(config, interface, queues, receivers)?;
+        let attached = Arc::new(attached(config, interface, all, umems[0].config())?);
+        let sockets = bind(&umems, config, interface, queues)?;
+        let mut own: Vec<Vec<Socket>> = umems.iter().map(|_| Vec::new()).collect();
+        for (n, socket) in sockets.into_iter().enumerate() {
+            own[n % receivers].push(socket);
+        }
+        let transmit = ethtool::transmit_queues(name).map_or(receivers, |n| n as usize);
+        let ways = share.ways(receivers, transmit).into_iter();
+        let mut parts: Vec<_> = ways.map(|way| PortPart { port: None, way }).collect();
+        for (place, (umem, sockets)) in umems.into_iter().zip(own).enumerate() {
+            let serve = Serve { attached: &attached, config, first: place, step: receivers };
+            let queues = serve.start(umem, sockets, (interface.mtu + FRAME_OVERHEAD) as usize)?;
+            parts[share.thread(place)].port = Some(Self::new(queues));
+        }
+        Ok(parts)
+    }
+}
+
+/// Attaches the XDP program to an interface, and switches off what would keep packets from it.
+fn attached(
+    config: &AfxdpConfig,
+    interface: &Interface,
+    all: &[Interface],
+    umem: &UmemConfig,
+) -> Result<Attached, Error> {
+    let name = &interface.name;
+    let peer = all.iter().find(|i| Some(i.index) == interface.peer);
+    let changed = [Some(interface), peer].into_iter().flatten();
+    let offloads = changed.filter_map(|i| Some((i.name.clone(), i.index, Offloads::read(&i.name).ok()?)));
+    let offloads = RestoredOffloads(offloads.collect());
+    let program = XdpProgram::attach(interface, config.xdp, umem.max_packet())?;
+    offload::switch_off(&program, interface, peer);
+    let promiscuous = Promiscuous::new(interface.index)
+        .map_err(Error::system(format!("make {name} promiscuous (CAP_NET_RAW is needed)")))?;
+    Ok(Attached {
+        program,
+        _promiscuous: promiscuous,
+        _offloads: offloads,
+        name: name.clone(),
+        index: interface.index,
+    })
+}
+
+/// The start of one thread's queues.
+struct Serve<'a> {
+    attached: &'a Arc<Attached>,
+    config: &'a AfxdpConfig,
+    /// The number of its first queue.
+    first: usize,
+    /// From each of its queues to the next.
+    step: usize,
+}
+
+impl Serve<'_> {
+    /// Gives the sockets their frames, and has the XDP program redirect packets to them.
+    fn start(&self, umem: Arc<Umem>, sockets: Vec<Socket>, longest: usize) -> Result<Parts, Error> {
+        let Attached { name, program, .. } = &**self.attached;
+        let ring = self.config.ring;
+        let (have, need) = (umem.config().frames.into(), frames_needed(ring, sockets.len()));
         if need > have {
             return Err(Error::Memory { interface: name.clone(), have, need });
         }
         let pool = FramePool::new(umem);
         let mut queues = Vec::new();
-        for (queue, socket) in (0..).zip(sockets) {
+        for (queue, socket) in (self.first..).step_by(self.step).zip(sockets) {
             let mut port = Port::new(socket, &pool).map_err(Error::socket(name))?;
-            port.refill(&pool, config.ring);
-            program.serve(queue, port.as_fd()).map_err(|source| XdpError::Bpf {
+            port.refill(&pool, ring);
+            program.serve(queue as u32, port.as_fd()).map_err(|source| XdpError::Bpf {
                 step: "redirect frames to the socket",
                 interface: name.clone(),
                 source,
             })?;
             queues.push(port);
         }
-        Ok(Self::new(Parts {
-            program,
-            queues,
-            pool,
-            _promiscuous: promiscuous,
-            _offloads: offloads,
-            name: name.clone(),
-            index: interface.index,
-            longest: (interface.mtu + FRAME_OVERHEAD) as usize,
-            ring: config.ring,
-        }))
+        Ok(Parts { attached: Arc::clone(self.attached), queues, pool, longest, ring })
     }
 }
 
@@ -128,9 +202,22 @@ fn find<'a>(name: &str, all: &'a [Interface]) -> Result<&'a Interface, Error> {
     if found.up { Ok(found) } else { Err(Error::Down { interface }) }
 }
 
-/// Returns a UMEM whose frames hold the packets of an interface and suffice for its rings.
-fn memory(config: &AfxdpConfig, interface: &Interface) -> Result<UmemConfig, Error> {
-    let queues = ethtool::receive_queues(&interface.name).map_or(1, |n| n.min(MAX_QUEUES)) as usize;
+/// Makes a UMEM for each thread that receives from an interface.
+fn umems(
+    config: &AfxdpConfig,
+    interface: &Interface,
+    queues: Option<u32>,
+    receivers: usize,
+) -> Result<Vec<Arc<Umem>>, Error> {
+    let each = (queues.unwrap_or(1) as usize).div_ceil(receivers);
+    let memory = memory(config, interface, each)?;
+    let umem =
+        |_| Umem::new(memory).map_err(|source| Error::Umem { interface: interface.name.clone(), source });
+    (0..receivers).map(umem).collect()
+}
+
+/// Returns a UMEM whose frames hold the packets of an interface and suffice for the rings of its queues.
+fn memory(config: &AfxdpConfig, interface: &Interface, queues: usize) -> Result<UmemConfig, Error> {
     let need = frames_needed(config.ring, queues);
     let frames = config.frames.unwrap_or_else(|| u32::try_from(need).unwrap_or(u32::MAX));
     let of_size = |frame_size| UmemConfig { frames, frame_size, huge_pages: config.huge_pages };
@@ -151,12 +238,16 @@ const fn frames_needed(ring: u32, queues: usize) -> u64 {
 }
 
 /// Binds a socket to each queue of an interface.
-fn bind(umem: &Arc<Umem>, config: &AfxdpConfig, interface: &Interface) -> Result<Vec<Socket>, Error> {
+fn bind(
+    umems: &[Arc<Umem>],
+    config: &AfxdpConfig,
+    interface: &Interface,
+    queues: Option<u32>,
+) -> Result<Vec<Socket>, Error> {
     let first = SocketConfig { interface: interface.index, queue: 0, ring: config.ring, mode: config.mode };
-    let queues = ethtool::receive_queues(&interface.name);
     let end = Instant::now() + RELEASE;
     loop {
-        match Socket::bind_queues(umem, &first, queues, MAX_QUEUES) {
+        match Socket::bind_queues(umems, &first, queues, MAX_QUEUES) {
             Err(e) if e.errno() == Some(Errno::BUSY.raw_os_error()) && Instant::now() < end => {
                 std::thread::sleep(PAUSE);
             }

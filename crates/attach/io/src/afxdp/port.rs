@@ -1,8 +1,10 @@
 //! One port: an interface with its XDP program, a UMEM, and a socket for each queue.
 
+use std::sync::Arc;
+
 use p4shield_afxdp::ethtool::Offloads;
 use p4shield_afxdp::{FrameCounts, FramePool, Port, Promiscuous, Statistics};
-use p4shield_switch::Unsent;
+use p4shield_switch::{Unsent, Way};
 use p4shield_xdp::{XdpCounters, XdpProgram, checksum};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
@@ -56,26 +58,42 @@ impl Drop for RestoredOffloads {
     }
 }
 
-/// The parts of a port. They are dropped in order: frames stop, the sockets close, and the frames that they
-/// had go with their UMEM.
+/// The attachment to an interface, which the threads share. It ends with the last part of a port.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct Attached {
     pub(super) program: XdpProgram,
-    pub(super) queues: Vec<Port>,
-    pub(super) pool: FramePool,
     pub(super) _promiscuous: Promiscuous,
     pub(super) _offloads: RestoredOffloads,
     pub(super) name: String,
     /// Index of the interface.
     pub(super) index: u32,
+}
+
+/// The part of a port that one thread has. It is dropped in order: frames stop with the last part, the
+/// sockets close, and the frames that they had go with their UMEM.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) attached: Arc<Attached>,
+    pub(super) queues: Vec<Port>,
+    pub(super) pool: FramePool,
     /// Bytes of the longest packet that is sent.
     pub(super) longest: usize,
     /// Entries of each ring.
     pub(super) ring: u32,
 }
 
-/// An interface that is a port, or was one. Opened by [`InterfacePort::open`]; dropping it detaches the
-/// program, closes the sockets, and restores what was switched off.
+/// A thread's part of a port.
+#[derive(Debug)]
+pub struct PortPart {
+    /// Its queues; `None` if it receives from none.
+    pub port: Option<InterfacePort>,
+    /// Which thread sends by the port.
+    pub way: Way,
+}
+
+/// An interface that is a port, or was one, or a thread's part of it. Opened by [`InterfacePort::open`];
+/// dropping it closes the sockets, and dropping the last part detaches the program, and restores what was
+/// switched off.
 #[derive(Debug)]
 pub struct InterfacePort {
     parts: Parts,
@@ -94,13 +112,13 @@ impl InterfacePort {
     /// Returns the name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.parts.name
+        &self.parts.attached.name
     }
 
     /// Returns the index of the interface, which no other one gets.
     #[must_use]
-    pub const fn index(&self) -> u32 {
-        self.parts.index
+    pub fn index(&self) -> u32 {
+        self.parts.attached.index
     }
 
     /// Counts the frames of each owner.
@@ -210,7 +228,8 @@ impl InterfacePort {
     }
 
     pub(super) fn status(&self) -> Result<PortStatus, Error> {
-        let Parts { program, queues, name, .. } = &self.parts;
+        let Parts { attached, queues, .. } = &self.parts;
+        let Attached { program, name, .. } = &**attached;
         let what = || format!("read the counters of {name}");
         let xdp = program.counters().map_err(|e| Error::system(what())(std::io::Error::other(e)))?;
         let sockets = queues.iter().map(Port::statistics).collect::<Result<_, _>>();

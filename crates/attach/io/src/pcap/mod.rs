@@ -39,7 +39,7 @@ pub struct PortFiles {
 }
 
 /// Ports that are capture files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PcapPorts {
     ports: Vec<PcapPort>,
     /// The time of the packet that was received last.

@@ -14,7 +14,7 @@ use p4shield_testbed::process::run;
 use p4shield_testbed::{Guarded, NetNs, wait_until};
 
 const LEFT: &str = "10.7.0.1";
-const RIGHT: &str = "10.7.0.2";
+pub(crate) const RIGHT: &str = "10.7.0.2";
 
 /// Returns whether tests with network namespaces can run, and reports the reason if not.
 pub(crate) fn usable() -> bool {

@@ -7,6 +7,7 @@
 mod common;
 mod exchange;
 mod router;
+mod threads;
 
 use std::time::{Duration, Instant};
 

@@ -133,7 +133,8 @@ impl<'a> Life<'a> {
 
     /// Returns the runs that a register has counted; 0 without such a register.
     fn runs(&mut self, name: &str) -> u32 {
-        let map = self.switch.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
+        let mut shared = self.switch.shared();
+        let map = shared.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
         let value = map.and_then(|m| m.lookup(&[0; 4]).ok());
         value.and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
@@ -147,9 +148,10 @@ impl<'a> Life<'a> {
     fn write(&mut self) {
         let Self { draw, switch, .. } = self;
         let (at, flag, deletes) = (draw.byte(), draw.below(3), draw.below(4) == 0);
-        let names = names(switch.program());
+        let names = names(switch.shared().program());
         let Some(map) = names.get(usize::from(at) % names.len().max(1)) else { return };
-        let Some(map) = switch.program().maps_mut().and_then(|all| all.get_mut(map)) else { return };
+        let mut shared = switch.shared();
+        let Some(map) = shared.program().maps_mut().and_then(|all| all.get_mut(map)) else { return };
         let key = draw.filled(12, map.entry_key_size() as usize);
         let value = draw.filled(12, map.definition().value_size as usize);
         let flag = [UpdateFlag::Any, UpdateFlag::NoExist, UpdateFlag::Exist][flag];
@@ -164,7 +166,7 @@ impl<'a> Life<'a> {
         let copies =
             (0..count.min(8)).map(|_| Copy { port: self.number(), replica: self.draw.byte().into() });
         let copies: Vec<_> = copies.collect();
-        let groups = &mut self.switch.traffic.groups;
+        let groups = &mut self.switch.shared().traffic.groups;
         if count == 0 {
             groups.delete(group);
         } else {
@@ -177,7 +179,7 @@ impl<'a> Life<'a> {
         let session = self.draw.below(4) as u16;
         let port = self.draw.flag().then(|| self.number());
         let group = self.draw.flag().then(|| self.draw.below(4) as u16);
-        let sessions = &mut self.switch.traffic.sessions;
+        let sessions = &mut self.switch.shared().traffic.sessions;
         if sessions.set(session, Session { port, group }).is_err() {
             sessions.delete(session);
         }
@@ -264,7 +266,7 @@ impl<'a> Life<'a> {
 
     /// Compares the counts of the switch with those of the ports.
     fn check(&mut self) {
-        let waiting: u64 = self.switch.queues().map(|q| q.waiting).sum();
+        let waiting: u64 = self.switch.queues().iter().map(|q| q.waiting).sum();
         let counts = self.switch.counts().clone();
         assert!(counts.balance() && counts.waiting == waiting, "{waiting} packets wait; {counts:?}");
         let all = counts.ports.iter().fold(counts.deleted, |sum, port| sum.plus(*port));
@@ -291,7 +293,7 @@ impl<'a> Life<'a> {
                 None => {}
             }
         }
-        let ports: Vec<_> = self.switch.queues().map(|queue| queue.port).collect();
+        let ports: Vec<_> = self.switch.queues().iter().map(|queue| queue.port).collect();
         for port in ports {
             self.switch.set_queue(port, None).expect("it has a queue");
             self.check();

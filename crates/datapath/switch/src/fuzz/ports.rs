@@ -1,7 +1,7 @@
 //! Ports in memory that can be full, stuck, lost and exchanged, and that keep books of their own.
 
 use crate::io::{ExchangePorts, PacketIo, Refused, Unsent};
-use crate::places::MAX_PORTS;
+use crate::numbers::MAX_PORTS;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;

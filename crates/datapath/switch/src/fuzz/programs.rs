@@ -1,6 +1,6 @@
 //! The programs of a life.
 
-use crate::switch::{Traits, Twin};
+use crate::program::{Traits, Twin};
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};

@@ -91,7 +91,7 @@ fn packets_that_a_lost_port_had_not_sent_are_dropped() {
 #[test]
 fn a_deleted_port_is_no_port_and_its_counts_stay() {
     let mut switch = router();
-    switch.traffic.groups.set(7, [1, 2].map(|port| Copy { port, replica: 0 }).to_vec()).unwrap();
+    switch.shared().traffic.groups.set(7, [1, 2].map(|port| Copy { port, replica: 0 }).to_vec()).unwrap();
     send(&mut switch, &[2, 3]);
     let mut port = None;
     switch.delete_port(2, &mut port).unwrap();
@@ -125,7 +125,7 @@ fn a_queue_ends_with_its_port() {
     assert!(waiting >= 2);
     switch.delete_port(2, &mut None).unwrap();
     assert_eq!((switch.counts().waiting, dropped(&switch)), (0, [0, waiting, 0]));
-    assert!(switch.counts().balance() && switch.queues().next().is_none());
+    assert!(switch.counts().balance() && switch.queues().is_empty());
     switch.add_port(2, &mut Some(0)).unwrap();
     send(&mut switch, &[2]);
     assert_eq!((switch.counts().waiting, switch.queue_limits(2)), (0, Ok(None)));
@@ -134,11 +134,11 @@ fn a_queue_ends_with_its_port() {
 #[test]
 fn a_switch_has_as_many_ports_as_numbers() {
     let mut switch = router();
-    let room = (switch.exit.numbers.capacity(), switch.exit.queues.capacity());
+    let room = (switch.local.exit.numbers.capacity(), switch.local.exit.ways.capacity());
     for number in (0..MAX_PORTS as u16).filter(|n| !(1..=3).contains(n)) {
         switch.add_port(number, &mut Some(0)).unwrap();
     }
-    assert_eq!((switch.exit.numbers.capacity(), switch.exit.queues.capacity()), room);
+    assert_eq!((switch.local.exit.numbers.capacity(), switch.local.exit.ways.capacity()), room);
     let mut port = Some(0);
     assert_eq!(switch.add_port(3, &mut port), Err(PortError::Twice(3)));
     assert_eq!(switch.add_port(512, &mut port), Err(PortError::TooLarge(512)));

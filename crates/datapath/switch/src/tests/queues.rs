@@ -71,7 +71,7 @@ fn packets_wait_for_the_rate_of_their_port() {
     drain(&mut switch);
     let left: Vec<u8> = switch.io().output[1].iter().map(|p| p[33]).collect();
     assert_eq!(left, [0, 1, 2, 3], "in their order");
-    let state = switch.queues().next().unwrap();
+    let state = switch.queues()[0];
     assert_eq!((state.port, state.waiting, state.dropped), (2, 0, 6));
     assert_eq!(switch.next_release(), None);
 }

@@ -36,7 +36,12 @@ fn counter() -> Switch<Memory> {
     let plain = compiled(COUNTER);
     let (program, traits) = load(&plain);
     let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
-    switch.traffic.groups.set(7, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }]).unwrap();
+    switch
+        .shared()
+        .traffic
+        .groups
+        .set(7, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }])
+        .unwrap();
     let options = Options { trace: true, ..Options::default() };
     let (program, traits) = load(&compiled_with(COUNTER, &options));
     let maps = vec![plain.facts.arrays[0].map.clone()];

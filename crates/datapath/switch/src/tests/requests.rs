@@ -48,8 +48,13 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
 fn requested(what: u8) -> (Switch<Memory>, [Vec<[u8; 3]>; 2]) {
     let (program, traits) = load(&compiled(REQUESTS));
     let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
-    switch.traffic.sessions.set(5, Session { port: Some(3), group: None }).unwrap();
-    switch.traffic.groups.set(4, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }]).unwrap();
+    switch.shared().traffic.sessions.set(5, Session { port: Some(3), group: None }).unwrap();
+    switch
+        .shared()
+        .traffic
+        .groups
+        .set(4, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }])
+        .unwrap();
     switch.io().input[0].push_back([&[what, 0, 0][..], &[0xab; 40]].concat());
     switch.round().unwrap();
     assert!(switch.counts().balance(), "{:?}", switch.counts());
@@ -101,8 +106,9 @@ fn a_clone_without_a_session_is_dropped_for_that() {
 
 #[test]
 fn ingress_runs_once_for_all_copies_of_a_group() {
-    let (mut switch, left) = requested(7);
+    let (switch, left) = requested(7);
     assert_eq!(left, [vec![[7, 1, 90]], vec![[7, 1, 90]]]);
-    let runs = switch.program().maps().unwrap().iter().find(|m| m.name().ends_with("runs")).unwrap();
+    let mut shared = switch.shared();
+    let runs = shared.program().maps().unwrap().iter().find(|m| m.name().ends_with("runs")).unwrap();
     assert_eq!(runs.lookup(&[0; 4]).unwrap(), 1_u32.to_ne_bytes());
 }

@@ -242,6 +242,8 @@ pub struct Status {
     pub digest: String,
     /// Seconds since the start.
     pub seconds: u64,
+    /// The number of packet threads.
+    pub threads: usize,
     /// The ports.
     pub ports: Vec<PortStatus>,
     /// The packets of all ports that were deleted.

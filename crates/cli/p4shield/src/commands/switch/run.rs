@@ -45,6 +45,13 @@ pub(super) struct Run {
     /// `p4shield switch packet send` arrive at it
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u16>,
+    /// Forward with this many threads, which share the queues of each interface
+    ///
+    /// Each thread takes a core under load. They run the program in turn, so that its registers and meters
+    /// are those of one thread, and receive and send beside each other. A thread without a queue of an
+    /// interface hands packets for it to one that has. The first thread serves DPDK devices.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    threads: usize,
     /// Load this file before the first packet, as `p4shield switch table load` does; may be repeated
     #[arg(long, value_name = "FILE")]
     entries: Vec<PathBuf>,
@@ -86,6 +93,7 @@ impl Run {
             |name: &str, objects: &[Object]| program::load(name, objects).map_err(|e| format!("{e:#}"));
         let config = Config {
             ports,
+            threads: self.threads,
             dpdk_options: self.dpdk_options,
             dpdk_library: self.dpdk_library,
             socket: socket.clone(),
@@ -102,9 +110,13 @@ impl Run {
         };
         match run(config, loaded, &stop, ready) {
             Ok(()) => Ok(Exit::Done),
-            Err(e @ (SwitchError::NoPorts | SwitchError::Numbers(_) | SwitchError::Entries { .. })) => {
-                Err(Refused::because(&e).into())
-            }
+            Err(
+                e @ (SwitchError::NoPorts
+                | SwitchError::Threads(_)
+                | SwitchError::Files
+                | SwitchError::Numbers(_)
+                | SwitchError::Entries { .. }),
+            ) => Err(Refused::because(&e).into()),
             Err(e) => Err(e.into()),
         }
     }

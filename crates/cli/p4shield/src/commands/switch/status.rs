@@ -42,7 +42,8 @@ impl Status {
 
 fn text(status: &api::Status) -> String {
     let digest = status.digest.get(..12).unwrap_or(&status.digest);
-    let mut out = format!("{}: program {digest}, for {} s\n\n", status.program, status.seconds);
+    let threads = if status.threads > 1 { format!(", {} threads", status.threads) } else { String::new() };
+    let mut out = format!("{}: program {digest}, for {} s{threads}\n\n", status.program, status.seconds);
     out.push_str(&port::text(&status.ports));
     let api::Traffic { received, sent, .. } = status.deleted;
     if received + sent > 0 {
@@ -81,6 +82,7 @@ mod tests {
             program: "router.p4".into(),
             digest: "0123456789abcdef".into(),
             seconds: 5,
+            threads: 2,
             ports: vec![port],
             deleted: api::Traffic { received: 3, ..Default::default() },
             dropped: vec![dropped("program", 2), dropped("no_port", 0), dropped("no_room", 1)],
@@ -88,7 +90,7 @@ mod tests {
             ..api::Status::default()
         };
         let expected = "\
-router.p4: program 0123456789ab, for 5 s
+router.p4: program 0123456789ab, for 5 s, 2 threads
 
   port  interface  state  received  bytes  packets/s  sent  bytes  packets/s
   1     veth1      up     7         0      3          0     0      0

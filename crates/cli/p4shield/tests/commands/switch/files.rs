@@ -102,3 +102,20 @@ fn a_full_disk_for_a_capture_ends_the_switch() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("small/out.pcap") && text.contains("No space left"), "{text}");
 }
+
+#[test]
+fn more_threads_than_a_switch_can_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    std::fs::write(&out, "kept").unwrap();
+    let (router, port) = (example("programs/router.p4"), format!("1=pcap:,{}", out.display()));
+    let refused = |threads: &str| {
+        let output = p4shield(&["switch", "run", &router, "--port", &port, "--threads", threads]);
+        (code(&output), stderr(&output))
+    };
+    let range = |n| (3, format!("error: {n} packet threads: a switch has 1 to 16\n"));
+    assert_eq!((refused("0"), refused("17")), (range(0), range(17)));
+    let files = "error: capture files are read by one packet thread; leave --threads out\n".to_owned();
+    assert_eq!(refused("2"), (3, files));
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "kept");
+}

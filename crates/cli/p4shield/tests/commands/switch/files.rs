@@ -113,9 +113,9 @@ fn more_threads_than_a_switch_can_have_are_refused() {
         let output = p4shield(&["switch", "run", &router, "--port", &port, "--threads", threads]);
         (code(&output), stderr(&output))
     };
-    let range = |n| (3, format!("error: {n} packet threads: a switch has 1 to 16\n"));
+    let range = |n| (3, format!("p4shield: {n} packet threads: a switch has 1 to 16\n"));
     assert_eq!((refused("0"), refused("17")), (range(0), range(17)));
-    let files = "error: capture files are read by one packet thread; leave --threads out\n".to_owned();
+    let files = "p4shield: capture files are read by one packet thread; leave --threads out\n".to_owned();
     assert_eq!(refused("2"), (3, files));
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "kept");
 }

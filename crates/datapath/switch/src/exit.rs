@@ -5,8 +5,8 @@ use crate::io::{BATCH, PacketIo};
 use crate::links::{Handed, Links};
 use crate::numbers::Way;
 use crate::queue::{Arriving, Pushed};
+use crate::queues::Queues;
 use crate::record::{Recorder, Step};
-use crate::shared::Queues;
 use p4shield_abi::Verdict;
 use p4shield_abi::division::destination;
 use p4shield_abi::schema::Architecture;
@@ -36,7 +36,8 @@ pub(crate) struct Exit<I> {
 /// The way out for packets that arrived at one port.
 pub(crate) struct Leaving<'a, I> {
     pub(crate) exit: &'a mut Exit<I>,
-    pub(crate) queues: &'a mut Queues,
+    /// The queues, if there are any.
+    pub(crate) queues: Option<&'a mut Queues>,
     /// Place of the port.
     pub(crate) from: usize,
     pub(crate) architecture: Architecture,
@@ -146,7 +147,7 @@ impl<I: PacketIo> Leaving<'_, I> {
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
         let number = self.exit.numbers[to];
-        if !self.waits_before && self.queues.get(number).is_some() {
+        if !self.waits_before && self.has_queue(number) {
             let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
             self.queue(number, &from);
         } else {
@@ -160,10 +161,14 @@ impl<I: PacketIo> Leaving<'_, I> {
         }
     }
 
+    fn has_queue(&self, port: u16) -> bool {
+        self.queues.as_ref().is_some_and(|queues| queues.get(port).is_some())
+    }
+
     /// Lets a packet wait for the port with this number, which has a queue.
     #[inline(never)]
     fn queue(&mut self, port: u16, packet: &Arriving<'_>) {
-        let Some(queue) = self.queues.get_mut(port) else { return };
+        let Some(queue) = self.queues.as_mut().and_then(|q| q.get_mut(port)) else { return };
         match queue.push(packet, self.now_ns) {
             Pushed::Waits => self.exit.counts.waiting = self.exit.counts.waiting.wrapping_add(1),
             // One that waits took the place of another.
@@ -192,7 +197,7 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
 
     fn hold(&mut self, ready: Ready<'_>) -> bool {
         let Ready { entry, bytes, block, meta } = ready;
-        if self.queues.get(entry.port).is_none() {
+        if !self.has_queue(entry.port) {
             return false;
         }
         self.queue(

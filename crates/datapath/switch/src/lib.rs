@@ -9,25 +9,23 @@
 //!
 //! # Several threads
 //!
-//! Each has a [`Switch`] with its part of the ports ([`Switch::seat`]): its queues of each device. They share
-//! the program with its maps, the traffic manager, the queues with a rate, and the recording ([`Shared`]),
-//! which a thread locks for one batch. So the program never runs twice at a time, and registers, meters and
-//! `@atomic` blocks are those of a switch with one thread; receiving, copying and sending happens beside each
-//! other. Packets of one flow, which a device receives in one queue, keep their order. A thread without a
-//! queue of a port to send by hands packets to one that has it. A switch with one thread takes the lock, too,
-//! and never waits for it.
+//! Each has a [`Switch`] with its part of the ports ([`Switch::seat`]): its queues of each device. They
+//! share the queues with a rate, and one [`Pipeline`], which a thread locks for one batch; or each has a
+//! pipeline of its own, which suits programs that change nothing but counters. Packets of one flow, which a
+//! device receives in one queue, keep their order. A thread without a queue of a port to send by hands
+//! packets to one that has it. A thread that is alone takes the lock, too, and never waits for it.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `io` | the traits of the ports |
 //! | `numbers` | the numbers of ports, and the thread that sends by each |
 //! | `places` | the places of ports |
-//! | `shared` | what several threads share, and its lock |
+//! | `pipeline` | the program with what it needs, for one thread or several, and its lock |
 //! | `links` | packets that one thread hands to another, which may sleep |
 //! | `ports` | ports that come and go while packets flow |
 //! | `program` | a program as a switch runs it, and its twin |
 //! | `switch` | the round: receive, run, let the traffic manager follow |
-//! | `queue` | packets that wait for a port with a rate |
+//! | `queue`, `queues` | packets that wait for a port with a rate; those of all ports, and their lock |
 //! | `exit` | the way out: send or drop |
 //! | `waiting` | the queues: set and served |
 //! | `record` | the record of a packet: events of the program, what left, what was dropped |
@@ -47,13 +45,14 @@ pub mod fuzz;
 mod io;
 mod links;
 mod numbers;
+mod pipeline;
 mod places;
 mod ports;
 mod program;
 mod queue;
+mod queues;
 mod record;
 mod recording;
-mod shared;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -63,11 +62,11 @@ pub use counts::{Counts, DropReason, PortCounts};
 pub use io::{BATCH, ExchangePorts, PacketIo, Refused, Unsent};
 pub use links::{Bell, Links, MAX_THREADS, link};
 pub use numbers::{MAX_PORT, MAX_PORTS, Way};
+pub use pipeline::{Pipeline, PipelineHandle};
 pub use places::PortError;
 pub use program::{Traits, Twin};
 pub use queue::{DEFAULT_DEPTH, MAX_DEPTH, QueueError, QueueLimits};
 pub use record::{Record, RecordFilter, Records, Step};
 pub use recording::InjectError;
-pub use shared::Shared;
 pub use switch::{Seat, Switch};
 pub use waiting::QueueState;

@@ -2,9 +2,10 @@
 //! tracing. It runs while events are recorded, with the entries and registers of the plain one.
 
 use crate::io::PacketIo;
+use crate::pipeline::{Pipeline, Recording};
 use crate::program::Twin;
+use crate::queues::Queues;
 use crate::record::{RecordFilter, Recorder, Records};
-use crate::shared::{Recording, Shared};
 use crate::switch::{Local, Switch};
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use std::time::Duration;
@@ -25,54 +26,54 @@ impl<I: PacketIo> Switch<I> {
     /// Installs the twin of the program, or removes it. Returns the one before. A recording ends.
     pub fn set_twin(&mut self, twin: Option<Twin>) -> Option<Twin> {
         self.stop_recording();
-        std::mem::replace(&mut self.shared.lock().twin, twin)
+        std::mem::replace(&mut self.pipeline.lock().twin, twin)
     }
 
     /// Starts to record up to `most` packets, with the events of the program if it has a twin and `traced`
     /// says so. Another recording ends. It ends by itself if no client takes records for so long.
     pub fn record(&mut self, filter: RecordFilter, most: u64, traced: bool, lasts: Duration) {
-        let shared = &mut *self.shared.lock();
-        self.local.stop_recording(shared);
-        let traced = traced && shared.twin.is_some();
+        let (pipeline, queues) = (&mut *self.pipeline.lock(), &mut *self.queues.lock());
+        self.local.stop_recording(pipeline, queues);
+        let traced = traced && pipeline.twin.is_some();
         if traced {
-            self.local.exchange_twin(shared);
+            self.local.exchange_twin(pipeline, queues);
         }
         let (recorder, until_ns) = (Recorder::new(filter, most), self.local.after(lasts));
-        shared.recording = Some(Recording { recorder, until_ns, traced });
-        self.shared.note(shared);
+        pipeline.recording = Some(Recording { recorder, until_ns, traced });
+        self.pipeline.note(pipeline);
     }
 
     /// Returns true while packets are recorded.
     pub fn is_recording(&self) -> bool {
-        self.shared.records()
+        self.pipeline.records()
     }
 
     /// Returns what was recorded since the last call, and whether nothing else follows. The recording goes on
     /// for so long, unless it is complete. `None` if there is none.
     pub fn take_records(&mut self, lasts: Duration) -> Option<(Records, bool)> {
         let until_ns = self.local.after(lasts);
-        let mut shared = self.shared.lock();
-        let recording = shared.recording.as_mut()?;
+        let mut pipeline = self.pipeline.lock();
+        let recording = pipeline.recording.as_mut()?;
         recording.until_ns = until_ns;
         Some(recording.recorder.take())
     }
 
     /// Ends the recording, if there is one. The plain program runs then.
     pub fn stop_recording(&mut self) {
-        let shared = &mut *self.shared.lock();
-        self.local.stop_recording(shared);
-        self.shared.note(shared);
+        let (pipeline, queues) = (&mut *self.pipeline.lock(), &mut *self.queues.lock());
+        self.local.stop_recording(pipeline, queues);
+        self.pipeline.note(pipeline);
     }
 
     /// Ends a recording whose client has gone.
     #[cold]
     pub(crate) fn stop_late_recording(&mut self) {
         let now = self.local.now_ns();
-        let shared = &mut *self.shared.lock();
-        if shared.recording.as_ref().is_some_and(|r| r.until_ns <= now) {
-            self.local.stop_recording(shared);
+        let (pipeline, queues) = (&mut *self.pipeline.lock(), &mut *self.queues.lock());
+        if pipeline.recording.as_ref().is_some_and(|r| r.until_ns <= now) {
+            self.local.stop_recording(pipeline, queues);
         }
-        self.shared.note(shared);
+        self.pipeline.note(pipeline);
     }
 
     /// Judges a packet as if it had arrived at a port, which counts it as received.
@@ -89,7 +90,9 @@ impl<I: PacketIo> Switch<I> {
         let counts = &mut exit.counts.ports[index];
         counts.received += 1;
         counts.received_bytes += bytes.len() as u64;
-        self.local.judge(&mut self.shared.lock(), index, 1);
+        let (mut pipeline, mut queues) = (self.pipeline.lock(), self.queues.lock_any());
+        self.local.judge(&mut pipeline, queues.as_deref_mut(), index, 1);
+        drop((pipeline, queues));
         self.local.exit.links.wake();
         // A device that is gone is reported by the next round.
         let _ = self.local.exit.io.flush();
@@ -99,18 +102,18 @@ impl<I: PacketIo> Switch<I> {
 
 impl<I: PacketIo> Local<I> {
     /// Ends the recording, if there is one.
-    pub(crate) fn stop_recording(&mut self, shared: &mut Shared) {
-        if shared.recording.take().is_some_and(|r| r.traced) {
-            self.exchange_twin(shared);
+    pub(crate) fn stop_recording(&mut self, pipeline: &mut Pipeline, queues: &mut Queues) {
+        if pipeline.recording.take().is_some_and(|r| r.traced) {
+            self.exchange_twin(pipeline, queues);
         }
     }
 
     /// Runs the twin instead of the program, or the program again instead of its twin.
-    fn exchange_twin(&mut self, shared: &mut Shared) {
-        let Some(Twin { program, traits, maps }) = shared.twin.take() else { return };
-        let before = shared.traits;
-        let program = self.exchange(shared, program, traits, &maps);
-        shared.twin = Some(Twin { program, traits: before, maps });
+    fn exchange_twin(&mut self, pipeline: &mut Pipeline, queues: &mut Queues) {
+        let Some(Twin { program, traits, maps }) = pipeline.twin.take() else { return };
+        let before = pipeline.traits;
+        let program = self.exchange(pipeline, queues, program, traits, &maps);
+        pipeline.twin = Some(Twin { program, traits: before, maps });
     }
 
     fn after(&self, lasts: Duration) -> u64 {

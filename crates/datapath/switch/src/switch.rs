@@ -5,9 +5,10 @@ use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
 use crate::links::Links;
 use crate::numbers::Way;
+use crate::pipeline::{Pipeline, PipelineHandle};
 use crate::places::PortError;
 use crate::program::{Traits, Twin};
-use crate::shared::{Locked, Shared};
+use crate::queues::{QueueLock, Queues};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 use p4shield_abi::division::entry;
 use p4shield_abi::info::InfoStatus;
@@ -23,9 +24,10 @@ pub(crate) struct Slot {
     pub(crate) original: Vec<u8>,
 }
 
-/// A P4 switch with its ports, for one packet thread: what the threads share, and what this one has.
+/// A P4 switch with its ports, for one packet thread.
 pub struct Switch<I> {
-    pub(crate) shared: Arc<Locked>,
+    pub(crate) pipeline: PipelineHandle,
+    pub(crate) queues: Arc<QueueLock>,
     pub(crate) local: Local<I>,
 }
 
@@ -40,7 +42,8 @@ pub(crate) struct Local<I> {
 /// A place for a further packet thread of a switch.
 #[derive(Debug)]
 pub struct Seat {
-    shared: Arc<Locked>,
+    pipeline: PipelineHandle,
+    queues: Arc<QueueLock>,
     numbers: Vec<u16>,
     start: Instant,
 }
@@ -52,8 +55,8 @@ impl Seat {
     /// # Errors
     /// [`PortError`].
     pub fn take<I: PacketIo>(self, io: I) -> Result<Switch<I>, PortError> {
-        let Self { shared, numbers, start } = self;
-        Ok(Switch { shared, local: Local::new(io, &numbers, start)? })
+        let Self { pipeline, queues, numbers, start } = self;
+        Ok(Switch { pipeline, queues, local: Local::new(io, &numbers, start)? })
     }
 }
 
@@ -63,14 +66,19 @@ impl<I: PacketIo> Switch<I> {
     /// # Errors
     /// [`PortError`].
     pub fn new(io: I, numbers: Vec<u16>, program: Program, traits: Traits) -> Result<Self, PortError> {
-        let shared = Arc::new(Locked::new(Shared::new(program, traits)));
-        Ok(Self { shared, local: Local::new(io, &numbers, Instant::now())? })
+        let pipeline = PipelineHandle::of(Pipeline::new(program, traits));
+        let queues = Arc::new(QueueLock::new());
+        Ok(Self { pipeline, queues, local: Local::new(io, &numbers, Instant::now())? })
     }
 
     /// Returns what makes the same switch on a further thread. Both need [links](Self::set_links).
     pub fn seat(&self) -> Seat {
-        let (shared, numbers) = (Arc::clone(&self.shared), self.local.exit.numbers.clone());
-        Seat { shared, numbers, start: self.local.start }
+        Seat {
+            pipeline: self.pipeline.clone(),
+            queues: Arc::clone(&self.queues),
+            numbers: self.local.exit.numbers.clone(),
+            start: self.local.start,
+        }
     }
 
     /// Links this thread with the others. `ways` says which thread sends by the port in each place.
@@ -90,9 +98,20 @@ impl<I: PacketIo> Switch<I> {
         &mut self.local.exit.io
     }
 
-    /// Locks what the threads share. The others wait meanwhile.
-    pub fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock()
+    /// Locks the pipeline. Other threads that have it wait meanwhile.
+    pub fn pipeline(&self) -> MutexGuard<'_, Pipeline> {
+        self.pipeline.lock()
+    }
+
+    /// Returns the pipeline, for another thread.
+    pub fn pipeline_handle(&self) -> PipelineHandle {
+        self.pipeline.clone()
+    }
+
+    /// Has this thread run another pipeline, and returns the one before. A program that reads how long
+    /// packets waited runs in one pipeline of all threads.
+    pub const fn exchange_pipeline(&mut self, pipeline: PipelineHandle) -> PipelineHandle {
+        std::mem::replace(&mut self.pipeline, pipeline)
     }
 
     /// Announces that this thread is about to sleep, so that another one wakes it that hands it a packet.
@@ -116,11 +135,11 @@ impl<I: PacketIo> Switch<I> {
     /// Packets that wait before the old one's egress leave at once. A recording ends; the twin is returned,
     /// too.
     pub fn replace(&mut self, program: Program, traits: Traits, maps: &[String]) -> (Program, Option<Twin>) {
-        let shared = &mut *self.shared.lock();
-        self.local.stop_recording(shared);
-        let twin = shared.twin.take();
-        let old = self.local.exchange(shared, program, traits, maps);
-        self.shared.note(shared);
+        let (pipeline, queues) = (&mut *self.pipeline.lock(), &mut *self.queues.lock());
+        self.local.stop_recording(pipeline, queues);
+        let twin = pipeline.twin.take();
+        let old = self.local.exchange(pipeline, queues, program, traits, maps);
+        self.pipeline.note(pipeline);
         (old, twin)
     }
 
@@ -137,15 +156,16 @@ impl<I: PacketIo> Switch<I> {
                 Ok(0) => {}
                 Ok(count) => {
                     received += count;
-                    self.local.judge(&mut self.shared.lock(), port, count);
+                    let (mut pipeline, mut queues) = (self.pipeline.lock(), self.queues.lock_any());
+                    self.local.judge(&mut pipeline, queues.as_deref_mut(), port, count);
                 }
                 Err(error) => failed = Err(error),
             }
         }
-        if self.shared.has_queues() {
-            self.local.release(&mut self.shared.lock());
+        if self.queues.exist() {
+            self.local.release(&mut self.pipeline.lock(), &mut self.queues.lock());
         }
-        if self.shared.records() {
+        if self.pipeline.records() {
             self.stop_late_recording();
         }
         self.local.exit.links.wake();
@@ -176,25 +196,26 @@ impl<I: PacketIo> Local<I> {
     /// Replaces the program, and returns the old one.
     pub(crate) fn exchange(
         &mut self,
-        shared: &mut Shared,
+        pipeline: &mut Pipeline,
+        queues: &mut Queues,
         mut program: Program,
         traits: Traits,
         maps: &[String],
     ) -> Program {
         // What they clone does not wait again for the new program.
-        shared.traffic.queues = false;
-        self.release_all(shared);
+        pipeline.traffic.queues = false;
+        self.release_all(pipeline, queues);
         for name in maps {
             let new = program.maps_mut().and_then(|m| m.get_mut(name));
-            let old = shared.program.maps_mut().and_then(|m| m.get_mut(name));
+            let old = pipeline.program.maps_mut().and_then(|m| m.get_mut(name));
             if let (Some(new), Some(old)) = (new, old) {
                 // Without the same definition, the map starts with the new program's entries.
                 let _ = new.take(old);
             }
         }
-        shared.traits = traits;
-        shared.traffic.queues = shared.waits_before();
-        std::mem::replace(&mut shared.program, program)
+        pipeline.traits = traits;
+        pipeline.traffic.queues = traits.reads_queues && queues.exist();
+        std::mem::replace(&mut pipeline.program, program)
     }
 
     /// Copies up to a batch of packets into the slots. Returns the number of filled slots.
@@ -217,13 +238,19 @@ impl<I: PacketIo> Local<I> {
     }
 
     /// Runs the program on the first `count` slots, which arrived at `port`.
-    pub(crate) fn judge(&mut self, shared: &mut Shared, port: usize, count: usize) {
+    pub(crate) fn judge(
+        &mut self,
+        pipeline: &mut Pipeline,
+        queues: Option<&mut Queues>,
+        port: usize,
+        count: usize,
+    ) {
         let timestamp_ns = self.now_ns();
-        let waits_before = shared.waits_before();
+        let waits_before = pipeline.traits.reads_queues && queues.as_ref().is_some_and(|q| q.exist());
         let from =
             Entry { number: if waits_before { entry::QUEUED } else { entry::ARRIVAL }, ..Entry::default() };
         let Self { exit, batch, info, .. } = self;
-        let Shared { program, traffic, traits, queues, recording, .. } = shared;
+        let Pipeline { program, traffic, traits, recording, .. } = pipeline;
         let architecture = traits.architecture;
         let recorder = recording.as_mut().map(|r| &mut r.recorder);
         let number = exit.numbers[port];

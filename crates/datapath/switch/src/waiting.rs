@@ -3,8 +3,9 @@
 use crate::counts::DropReason;
 use crate::exit::Leaving;
 use crate::io::PacketIo;
+use crate::pipeline::Pipeline;
 use crate::queue::{Queue, QueueError, QueueLimits, Waiting};
-use crate::shared::Shared;
+use crate::queues::Queues;
 use crate::switch::{Local, Switch};
 use p4shield_abi::division::argument;
 use p4shield_bpf::{Meta, Packet};
@@ -27,13 +28,13 @@ pub struct QueueState {
 impl<I: PacketIo> Switch<I> {
     /// Copies the states of the queues, those of all threads. Without an allocation if `states` has room.
     pub fn copy_queues(&self, states: &mut Vec<QueueState>) {
-        let shared = self.shared.lock();
+        let queues = self.queues.lock();
         let state = |port: &u16| {
-            let queue = shared.queues.get(*port)?;
+            let queue = queues.get(*port)?;
             let waiting = queue.len() as u64;
             Some(QueueState { port: *port, limits: queue.limits, waiting, dropped: queue.dropped })
         };
-        states.extend(shared.queues.ports().iter().filter_map(state));
+        states.extend(queues.ports().iter().filter_map(state));
     }
 
     /// Returns the states of the queues.
@@ -50,7 +51,7 @@ impl<I: PacketIo> Switch<I> {
     /// [`QueueError::NoPort`].
     pub fn queue_limits(&self, port: u16) -> Result<Option<QueueLimits>, QueueError> {
         self.local.exit.place_of(port).map_err(|_| QueueError::NoPort(port))?;
-        Ok(self.shared.lock().queues.limits(port))
+        Ok(self.queues.lock().limits(port))
     }
 
     /// Sets or removes the queue of a port. Packets that wait there leave at once.
@@ -65,23 +66,20 @@ impl<I: PacketIo> Switch<I> {
 
     /// Replaces the queue of a port. Packets that wait there leave at once.
     pub(crate) fn replace_queue(&mut self, port: u16, queue: Option<Queue>) {
-        let shared = &mut *self.shared.lock();
+        let (pipeline, queues) = (&mut *self.pipeline.lock(), &mut *self.queues.lock());
         // A clone of one that leaves now does not wait in the queue that ends.
-        shared.traffic.queues = false;
-        self.local.release_port(shared, port, true);
-        shared.queues.set(port, queue);
-        shared.traffic.queues = shared.waits_before();
-        self.shared.note(shared);
+        pipeline.traffic.queues = false;
+        self.local.release_port(pipeline, queues, port, true);
+        queues.set(port, queue);
+        pipeline.traffic.queues = pipeline.traits.reads_queues && queues.exist();
+        self.queues.note(queues);
     }
 
     /// Returns how long no packet may leave of the queues that this thread serves; `None` if none waits.
     pub fn next_release(&self) -> Option<Duration> {
-        if !self.shared.has_queues() {
-            return None;
-        }
-        let shared = self.shared.lock();
-        let own = shared.queues.ports().iter().filter(|port| self.local.serves(**port));
-        let due = own.filter_map(|port| shared.queues.get(*port)?.due_ns()).min()?;
+        let queues = self.queues.lock_any()?;
+        let own = queues.ports().iter().filter(|port| self.local.serves(**port));
+        let due = own.filter_map(|port| queues.get(*port)?.due_ns()).min()?;
         Some(Duration::from_nanos(due.saturating_sub(self.local.now_ns())))
     }
 }
@@ -93,36 +91,36 @@ impl<I: PacketIo> Local<I> {
     }
 
     /// Lets the packets go that may leave by now, of the queues that this thread serves.
-    pub(crate) fn release(&mut self, shared: &mut Shared) {
-        for n in 0..shared.queues.ports().len() {
-            let port = shared.queues.ports()[n];
+    pub(crate) fn release(&mut self, pipeline: &mut Pipeline, queues: &mut Queues) {
+        for n in 0..queues.ports().len() {
+            let port = queues.ports()[n];
             if self.serves(port) {
-                self.release_port(shared, port, false);
+                self.release_port(pipeline, queues, port, false);
             }
         }
     }
 
     /// Lets all packets go that wait.
-    pub(crate) fn release_all(&mut self, shared: &mut Shared) {
-        for n in 0..shared.queues.ports().len() {
-            self.release_port(shared, shared.queues.ports()[n], true);
+    pub(crate) fn release_all(&mut self, pipeline: &mut Pipeline, queues: &mut Queues) {
+        for n in 0..queues.ports().len() {
+            self.release_port(pipeline, queues, queues.ports()[n], true);
         }
     }
 
-    fn release_port(&mut self, shared: &mut Shared, port: u16, all: bool) {
+    fn release_port(&mut self, pipeline: &mut Pipeline, queues: &mut Queues, port: u16, all: bool) {
         let now_ns = self.now_ns();
         // More may come while these leave: a clone at the end of egress waits again.
-        let most = shared.queues.get(port).map_or(0, Queue::len);
+        let most = queues.get(port).map_or(0, Queue::len);
         for _ in 0..most {
-            let Some(queue) = shared.queues.get_mut(port) else { return };
+            let Some(queue) = queues.get_mut(port) else { return };
             let Some(mut packet) = queue.pop(now_ns, all) else { return };
             let left = queue.len() as u32;
             self.exit.counts.waiting = self.exit.counts.waiting.wrapping_sub(1);
             match packet.entry {
                 None => self.send_waited(port, &packet.bytes),
-                Some(_) => self.resume(shared, &mut packet, left, now_ns),
+                Some(_) => self.resume(pipeline, queues, &mut packet, left),
             }
-            if let Some(queue) = shared.queues.get_mut(port) {
+            if let Some(queue) = queues.get_mut(port) {
                 queue.done(packet);
             }
         }
@@ -137,7 +135,8 @@ impl<I: PacketIo> Local<I> {
     }
 
     /// Runs the second part of the program for a packet that has waited.
-    fn resume(&mut self, shared: &mut Shared, waited: &mut Waiting, left: u32, now_ns: u64) {
+    fn resume(&mut self, pipeline: &mut Pipeline, queues: &mut Queues, waited: &mut Waiting, left: u32) {
+        let now_ns = self.now_ns();
         let micros = |ns: u64| (ns / 1_000) as u32;
         for (at, value) in [
             (argument::QUEUED_AT, micros(waited.since_ns)),
@@ -151,7 +150,8 @@ impl<I: PacketIo> Local<I> {
         }
         let meta = Meta { timestamp_ns: now_ns, ..waited.meta };
         let Self { exit, batch, info, .. } = self;
-        let Shared { program, traffic, traits, queues, .. } = shared;
+        let Pipeline { program, traffic, traits, .. } = pipeline;
+        let queues = Some(queues);
         let architecture = traits.architecture;
         let mut leaving =
             Leaving { exit, queues, from: 0, architecture, waits_before: true, now_ns, recorder: None };

@@ -1,7 +1,7 @@
 //! Encodes writes of registers, counters and meters, also of those in the entries of tables.
 
 use crate::change::Change;
-use crate::desk::{Desk, Reader};
+use crate::desk::Desk;
 use crate::program::Named;
 use crate::write::text;
 use p4shield_tables::direct::{Cells, Direct};
@@ -97,7 +97,7 @@ impl Desk {
         let mut next = Some(0);
         while let Some(from) = next {
             let extent = Extent { from, limit: None, bytes: usize::MAX, zeros: true };
-            let page = Reader(&self.threads).read(described, map, extent)?;
+            let page = self.reader(program).read(described, map, extent)?;
             keys.extend(page.entries.into_iter().map(|(key, _)| key));
             next = page.next;
         }
@@ -127,9 +127,10 @@ fn size(program: &Named, a: &ArrayFacts) -> usize {
 fn elements(a: &ArrayFacts, index: Option<u32>, value: &[u8]) -> Result<Vec<Change>, ElementError> {
     let (first, count) = a.span(index)?;
     let blocks = (first..first + count).step_by(BLOCK as usize);
+    let counts = matches!(a.kind, ArrayKind::Counter { .. });
     let fill = |at: u32| {
         let values = value.repeat((first + count - at).min(BLOCK) as usize);
-        Change::Fill { map: a.map.clone(), first: at, values }
+        Change::Fill { map: a.map.clone(), first: at, values, counts }
     };
     Ok(blocks.map(fill).collect())
 }
@@ -142,5 +143,6 @@ fn entry(direct: Direct<'_>, matches: &MatchText, bytes: Vec<u8>) -> Result<Vec<
 }
 
 fn patch(symbol: &str, key: Vec<u8>, direct: Direct<'_>, bytes: Vec<u8>) -> Change {
-    Change::Patch { map: symbol.to_owned(), key, at: direct.offset, bytes }
+    let counts = direct.counts();
+    Change::Patch { map: symbol.to_owned(), key, at: direct.offset, bytes, counts }
 }

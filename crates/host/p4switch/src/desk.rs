@@ -5,19 +5,14 @@ use crate::order::{Threads, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
 use crate::rates::Sampled;
-use p4shield_abi::map::TYPE_ARRAY;
-use p4shield_bpf::maps::MapCopy;
 use p4shield_socket::Endpoint;
 use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, MAX_PORTS, PortCounts, QueueState};
+use p4shield_tables::show;
 use p4shield_tables::write::{CloneSession, Group, GroupCopy};
-use p4shield_tables::{Described, Extent, ReadMap, Rows, show};
 use p4shield_traffic::{Copy, Groups, Session, Sessions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
-
-/// Rows after which a page ends.
-const PAGE_ROWS: usize = 4096;
 
 /// The endpoint of the socket.
 pub(crate) struct Desk {
@@ -50,8 +45,8 @@ impl Endpoint for Desk {
         let answer = match serde_json::from_slice(line) {
             Ok(Request::Status) => self.status().map(Answer::Status),
             Ok(Request::Show(inspection)) => {
-                let mut reader = Reader(&self.threads);
-                show(&mut reader, &self.program().described, &inspection)
+                let program = self.program();
+                show(&mut self.reader(&program), &program.described, &inspection)
                     .map(|view| Answer::Shown(Box::new(view)))
             }
             Ok(Request::Replace { file, objects, traced }) => self.replace(&file, &objects, traced),
@@ -133,6 +128,7 @@ impl Desk {
             digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
             threads: self.threads.count(),
+            shared_for: program.shared_for(self.threads.count()),
             ports,
             deleted: traffic(&counts.deleted),
             replicated: counts.replicated,
@@ -153,9 +149,20 @@ impl Desk {
         problems
     }
 
-    fn groups(&self) -> Result<Vec<Group>, String> {
+    pub(crate) fn copied_groups(&self) -> Result<Groups, String> {
         let done = self.threads.execute(Work::Groups(Groups::default()))?;
         let Work::Groups(groups) = done.work else { return Err("no groups".to_owned()) };
+        Ok(groups)
+    }
+
+    pub(crate) fn copied_sessions(&self) -> Result<Sessions, String> {
+        let done = self.threads.execute(Work::Sessions(Sessions::default()))?;
+        let Work::Sessions(sessions) = done.work else { return Err("no sessions".to_owned()) };
+        Ok(sessions)
+    }
+
+    fn groups(&self) -> Result<Vec<Group>, String> {
+        let groups = self.copied_groups()?;
         let copy = |c: &Copy| GroupCopy { port: c.port, replica: c.replica };
         let group =
             |(group, copies): (u16, &[Copy])| Group { group, copies: copies.iter().map(copy).collect() };
@@ -177,8 +184,7 @@ impl Desk {
     }
 
     fn sessions(&self) -> Result<Vec<CloneSession>, String> {
-        let done = self.threads.execute(Work::Sessions(Sessions::default()))?;
-        let Work::Sessions(sessions) = done.work else { return Err("no sessions".to_owned()) };
+        let sessions = self.copied_sessions()?;
         let session = |(session, Session { port, group })| CloneSession { session, port, group };
         Ok(sessions.iter().map(session).collect())
     }
@@ -190,40 +196,5 @@ fn traffic(counts: &PortCounts) -> Traffic {
         received_bytes: counts.received_bytes,
         sent: counts.sent,
         sent_bytes: counts.sent_bytes,
-    }
-}
-
-/// Reads maps part by part, each between two rounds of the packet thread.
-pub(crate) struct Reader<'a>(pub(crate) &'a Threads);
-
-impl ReadMap for Reader<'_> {
-    fn read(&mut self, described: &Described, map: usize, extent: Extent) -> Result<Rows, String> {
-        let (symbol, definition) = described.maps.get(map).ok_or("the program has no such map")?;
-        let skips_zeros = definition.map_type == TYPE_ARRAY && !extent.zeros;
-        let limit = extent.limit.unwrap_or(usize::MAX);
-        let mut copy = MapCopy::new(definition, extent.from);
-        let (mut rows, mut room) = (Rows::default(), extent.bytes);
-        while copy.next().is_some() {
-            if extent.limit.is_none() && (rows.entries.len() >= PAGE_ROWS || room == 0) {
-                rows.next = copy.next();
-                break;
-            }
-            let done = self.0.execute(Work::Copy { map: symbol.clone(), copy })?;
-            let Work::Copy { copy: part, .. } = done.work else { return Err("no part of a map".to_owned()) };
-            done.result.map_err(|_| "the program was replaced while it was read; read it again")?;
-            for (key, value) in part.entries() {
-                if skips_zeros && value.iter().all(|b| *b == 0) {
-                    continue;
-                }
-                if rows.entries.len() < limit {
-                    room = room.saturating_sub(key.len() + value.len());
-                    rows.entries.push((key.to_vec(), value.to_vec()));
-                } else {
-                    rows.more += 1;
-                }
-            }
-            copy = part;
-        }
-        Ok(rows)
     }
 }

@@ -72,6 +72,8 @@ impl Desk {
     fn wait_and_look(&self, watch: &mut Watch) -> Result<(), afxdp::Error> {
         self.keep_ports(watch);
         self.sample();
+        // A recording has ended.
+        self.spread();
         watch.wait(LOOK, self.nudge.bell())?;
         self.nudge.silence();
         std::thread::sleep(PAUSE);

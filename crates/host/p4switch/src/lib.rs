@@ -15,6 +15,9 @@
 //! | `ports` | the ports by number |
 //! | `plug` | adds and deletes ports |
 //! | `keeper` | watches the interfaces: opens a port anew whose interface is back; samples its counts |
+//! | `reader` | reads maps of the program |
+//! | `counters` | programs that each packet thread can have for itself, since packets only count |
+//! | `spread` | gives each packet thread the program for itself, and takes it back |
 //! | `rates` | packets of ports per second |
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
@@ -30,7 +33,7 @@
 //!
 //! A packet thread never waits for a client: it takes a bounded number of orders between two rounds, and
 //! each order takes a bounded time. Orders to the first thread change what the threads share, and orders to
-//! all what each has for itself, such as its part of a port.
+//! all what each has for itself: its part of a port, and its program if packets only count.
 
 #![forbid(unsafe_code)]
 
@@ -38,6 +41,7 @@ pub mod api;
 mod cells;
 mod change;
 mod controller;
+mod counters;
 mod crew;
 mod desk;
 mod digest;
@@ -50,12 +54,14 @@ mod plug;
 mod ports;
 mod program;
 mod rates;
+mod reader;
 mod record;
 mod recorded;
 mod recorder;
 mod run;
+mod spread;
 mod write;
 
 pub use p4shield_io::ports::CONTROLLER;
-pub use program::{Loaded, Loader, Traced};
+pub use program::{Again, Loaded, Loader, Traced};
 pub use run::{Config, EntriesFile, SwitchError, run};

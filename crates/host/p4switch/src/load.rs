@@ -1,6 +1,6 @@
 //! Replaces the program while packets flow.
 //!
-//! The desk verifies and compiles the new program; the packet thread then exchanges both between two
+//! The desk verifies and compiles the new program; a packet thread then exchanges both between two
 //! rounds. The new program takes the entries of what both declare alike ([`Kept`]).
 
 use crate::api::{Answer, Replaced};
@@ -28,10 +28,13 @@ impl Desk {
         let mut running = self.program.write().unwrap_or_else(PoisonError::into_inner);
         let Kept { maps, kept, lost } = Kept::between(&running.described, &named.described);
         let series = running.series + u64::from(!maps.iter().any(|m| m == DIGEST_MAP));
+        self.gather_program(&mut running)?;
         let replacement = Replacement { program: Some(program), traits, maps, twin: None };
         // The old program, which is in the answer, is dropped here and not by the packet thread.
         self.threads.execute(Work::Replace(Box::new(replacement)))?;
         *running = Named { series, ..named };
+        drop(running);
+        self.spread();
         Ok(Answer::Replaced(Replaced { kept, lost }))
     }
 }

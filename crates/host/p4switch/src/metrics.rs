@@ -2,7 +2,7 @@
 //! which are stable.
 
 use crate::api::{PortState, PortStatus, Status, Traffic};
-use crate::desk::{Desk, Reader};
+use crate::desk::Desk;
 use p4shield_scrape::{Family, Kind, Labels, text};
 use p4shield_tables::MarkedCounters;
 
@@ -14,7 +14,9 @@ pub(crate) fn render(desk: &Desk) -> String {
     let Ok(status) = desk.status() else { return String::new() };
     let mut marked = MarkedCounters::default();
     // The program may be replaced meanwhile; the next scrape has the counters of the new one.
-    let _ = marked.read(&mut Reader(&desk.threads), &desk.program().described, MARKED_ROWS);
+    let program = desk.program();
+    let _ = marked.read(&mut desk.reader(&program), &program.described, MARKED_ROWS);
+    drop(program);
     text(&families(&status, &marked))
 }
 

@@ -3,12 +3,14 @@
 use crate::change::{ChangeError, Changes, on};
 use crate::recorder::RecordWork;
 use p4shield_bpf::Program;
-use p4shield_bpf::maps::{MapCopy, MapError};
+use p4shield_bpf::maps::{Map, MapCopy, MapError};
 use p4shield_io::afxdp::InterfacePort;
 use p4shield_io::controller::Sent;
 use p4shield_io::ports::Ports;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
-use p4shield_switch::{Bell, Counts, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way};
+use p4shield_switch::{
+    Bell, Counts, PipelineHandle, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way,
+};
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -61,6 +63,12 @@ pub(crate) enum Work {
     Change(Changes),
     /// Copies the next part of a map.
     Copy { map: String, copy: MapCopy },
+    /// Copies the values of entries; zeros for those that are not there.
+    Values(Values),
+    /// Copies the handle of the pipeline.
+    Handle(Option<PipelineHandle>),
+    /// Exchanges the thread's pipeline and this one.
+    Pipeline(Option<PipelineHandle>),
     /// Replaces the program, which is then the old one.
     Replace(Box<Replacement>),
     /// Copies the multicast groups.
@@ -81,6 +89,16 @@ pub(crate) enum Work {
     Put(Vec<u8>, bool),
     /// Copies the numbers of the ports that have to be opened anew, with the reasons.
     Lost(Vec<(u16, &'static str)>),
+}
+
+/// Entries of a map, with memory for their values.
+#[derive(Debug)]
+pub(crate) struct Values {
+    pub(crate) map: String,
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// The values, one behind the other, each of this size.
+    pub(crate) values: Vec<u8>,
+    pub(crate) size: usize,
 }
 
 /// A change of a port.
@@ -250,7 +268,25 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
     let result = match &mut work {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
-            on(switch, map, |m| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) })
+            let copied = |m: &mut Map| if m.copy_part(copy) { Ok(()) } else { Err(MapError::NotFound) };
+            on(&mut switch.pipeline(), map, copied)
+        }
+        Work::Values(Values { map, keys, values, size }) => on(&mut switch.pipeline(), map, |m| {
+            for (key, value) in keys.iter().zip(values.chunks_exact_mut((*size).max(1))) {
+                match m.copy_entry(key, value) {
+                    Ok(()) | Err(MapError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        }),
+        Work::Handle(handle) => {
+            *handle = Some(switch.pipeline_handle());
+            Ok(())
+        }
+        Work::Pipeline(handle) => {
+            *handle = handle.take().map(|handle| switch.exchange_pipeline(handle));
+            Ok(())
         }
         Work::Replace(new) => {
             if let Some(program) = new.program.take() {
@@ -260,11 +296,11 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
             Ok(())
         }
         Work::Groups(groups) => {
-            groups.clone_from(&switch.shared().traffic.groups);
+            groups.clone_from(&switch.pipeline().traffic.groups);
             Ok(())
         }
         Work::Sessions(sessions) => {
-            sessions.clone_from(&switch.shared().traffic.sessions);
+            sessions.clone_from(&switch.pipeline().traffic.sessions);
             Ok(())
         }
         Work::Queues(queues) => {

@@ -1,32 +1,46 @@
 //! A program of the switch: its code for the packet thread, its names for the desk.
 
+use crate::counters::{Counters, counters};
 use p4shield_bpf::{Object, Program};
 use p4shield_switch::Traits;
 use p4shield_tables::trace::TracePoint;
 use p4shield_tables::{Control, Described, DescribedError};
 
+/// The reason why threads share a program that each could have for itself.
+const RECORDED: &str = "packets are recorded";
+
 /// Verifies and loads a program from its objects, or returns the reason why it is refused.
 pub type Loader = dyn Fn(&str, &[Object]) -> Result<Loaded, String> + Send + Sync;
+
+/// Loads a program again, or returns the reason why it cannot.
+pub type Again = dyn Fn() -> Result<Program, String> + Send + Sync;
 
 /// The objects of a program that was compiled for tracing, or the reason why there are none.
 pub type Traced = Result<Vec<Object>, String>;
 
 /// A program by its names.
-#[derive(Debug)]
 pub(crate) struct Named {
     /// The program's file.
     pub(crate) file: String,
     pub(crate) described: Described,
+    /// How the switch runs it.
+    pub(crate) traits: Traits,
     pub(crate) control: Result<Control, DescribedError>,
     pub(crate) traced: Traced,
     /// The trace points of its twin, once the packet thread has that.
     pub(crate) points: Option<Vec<TracePoint>>,
+    /// The places of its counters, if each packet thread can have the program for itself; otherwise the
+    /// reason why they share it.
+    pub(crate) counters: Result<Counters, String>,
+    /// True while each packet thread has the program for itself.
+    pub(crate) is_own: bool,
+    /// Loads the program again, with the entries that it begins with.
+    pub(crate) again: Box<Again>,
     /// The series of its digests: one begins with each program that does not continue the one before.
     pub(crate) series: u64,
 }
 
 /// A program that is ready to run.
-#[derive(Debug)]
 pub struct Loaded {
     /// Its file.
     pub name: String,
@@ -36,13 +50,28 @@ pub struct Loaded {
     pub described: Described,
     /// How the switch runs it.
     pub traits: Traits,
+    /// Loads it again, for a further packet thread.
+    pub again: Box<Again>,
 }
 
 impl Loaded {
     /// Divides it into what the packet thread runs, and its names.
     pub(crate) fn parts(self, traced: Traced) -> (Program, Traits, Named) {
-        let Self { name: file, program, described, traits } = self;
+        let Self { name: file, program, described, traits, again } = self;
         let control = Control::of(&described);
-        (program, traits, Named { file, described, control, traced, points: None, series: 0 })
+        let counters = counters(&described, &control, traits);
+        let is_own = false;
+        let points = None;
+        let named =
+            Named { file, described, traits, control, traced, points, counters, is_own, again, series: 0 };
+        (program, traits, named)
+    }
+}
+
+impl Named {
+    /// Returns the reason why several packet threads share the program; `None` if they do not.
+    pub(crate) fn shared_for(&self, threads: usize) -> Option<String> {
+        let is_shared = threads > 1 && !self.is_own;
+        is_shared.then(|| self.counters.as_ref().err().cloned().unwrap_or_else(|| RECORDED.to_owned()))
     }
 }

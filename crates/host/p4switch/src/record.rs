@@ -31,9 +31,18 @@ impl Desk {
         let Wanted { port, leaves_by, dropped, events, most, .. } = wanted;
         let filter = RecordFilter { port, leaves_by, through, dropped };
         match self.recording(RecordWork::Start { filter, most, events, started: false })? {
-            RecordWork::Start { started: true, .. } => Ok(()),
-            _ => Err(BUSY.to_owned()),
+            RecordWork::Start { started: true, .. } => {}
+            _ => return Err(BUSY.to_owned()),
         }
+        drop(program);
+        // The recording is the first thread's until the others share the program. They do not as long as it
+        // goes on.
+        self.gather()
+    }
+
+    /// Returns whether packets are recorded; also true if the packet thread does not answer.
+    pub(crate) fn is_recording(&self) -> bool {
+        !matches!(self.recording(RecordWork::Ask(true)), Ok(RecordWork::Ask(false)))
     }
 
     /// Takes what was recorded since the last time.

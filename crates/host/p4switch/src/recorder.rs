@@ -19,6 +19,8 @@ pub(crate) enum RecordWork {
     Take(Option<(Records, bool)>),
     /// Ends the recording.
     Stop,
+    /// Asks whether there is one.
+    Ask(bool),
     /// Judges a packet with a recording of its own.
     Inject { port: u16, bytes: Vec<u8>, records: Result<Records, String> },
 }
@@ -40,6 +42,7 @@ impl RecordWork {
             }
             Self::Take(records) => *records = switch.take_records(LEASE),
             Self::Stop => switch.stop_recording(),
+            Self::Ask(records) => *records = switch.is_recording(),
             Self::Inject { port, bytes, records } => *records = inject(switch, *port, bytes),
         }
     }

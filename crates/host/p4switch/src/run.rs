@@ -156,11 +156,13 @@ pub fn run(
         sampled: Mutex::default(),
         writing: Mutex::new(()),
     };
-    load_files(&desk, &config.entries, &mut inbox, &mut switch)?;
+    let load_all = || config.entries.iter().try_for_each(|file| load_file(&desk, file));
+    serving(load_all, &mut inbox, &mut switch)??;
     let desk = Arc::new(desk);
     let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
     let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::System)?;
     let _crew = crew.start(&problems).map_err(SwitchError::System)?;
+    serving(|| desk.spread(), &mut inbox, &mut switch)?;
     let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::System)?;
     ready();
     if are_files {
@@ -181,22 +183,20 @@ fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrap
     started.map_err(|source| SwitchError::Metrics { address, source })
 }
 
-/// Loads files, while no packet flows: this thread executes the orders of another one.
-fn load_files(
-    desk: &Desk,
-    files: &[EntriesFile],
+/// Does some work of the desk on another thread, while this one executes its orders and no packet flows.
+fn serving<T: Send>(
+    work: impl FnOnce() -> T + Send,
     inbox: &mut Inbox,
     switch: &mut Switch<Ports>,
-) -> Result<(), SwitchError> {
-    let load_all = || files.iter().try_for_each(|f| load_file(desk, f));
+) -> Result<T, SwitchError> {
     std::thread::scope(|scope| {
-        let loading = scope.spawn(load_all);
-        while !loading.is_finished() {
+        let working = scope.spawn(work);
+        while !working.is_finished() {
             inbox.serve(switch);
             inbox.wait(Duration::from_millis(1));
         }
-        let panicked = |_| SwitchError::System(std::io::Error::other("the thread that loads files panicked"));
-        loading.join().map_err(panicked).flatten()
+        let panicked = |_| SwitchError::System(std::io::Error::other("a thread panicked at the start"));
+        working.join().map_err(panicked)
     })
 }
 

@@ -18,6 +18,9 @@ use std::sync::{MutexGuard, PoisonError};
 /// Changes that the packet thread applies between two rounds.
 const PART: usize = 64;
 
+/// Changes that belong together: those of each packet thread that has a program of its own.
+type Part = Vec<Changes>;
+
 /// A change failed: its index, and the reason; those before it are undone.
 type Failed = (usize, String);
 
@@ -29,7 +32,7 @@ impl Desk {
         self.apply(&program, changes, |_| write).map_err(|(_, why)| why)
     }
 
-    /// Loads a file. Packets see its changes part by part, and after a failure those from before.
+    /// Loads a file. Packets see its changes one by one, and after a failure those from before.
     pub(crate) fn load(&self, format: &Format, text: &str, replace: bool) -> Result<Answer, String> {
         let program = self.program();
         let refused = |line, why| Ok(Answer::Refused { line, why });
@@ -136,18 +139,18 @@ impl Desk {
         write: impl Fn(usize) -> &'w Write,
     ) -> Result<(), Failed> {
         let mut changes = changes.into_iter();
-        let mut applied: Vec<Changes> = Vec::new();
+        let mut applied: Vec<Part> = Vec::new();
         loop {
-            let part = Changes::new(changes.by_ref().take(PART).collect());
-            if part.all.is_empty() {
+            let part: Vec<_> = changes.by_ref().take(PART).collect();
+            if part.is_empty() {
                 return Ok(());
             }
             let before = applied.len() * PART;
-            let (part, result) = match self.change(part) {
+            let (part, result) = match self.change(self.part(program, part)) {
                 Ok(changed) => changed,
                 Err(why) => return Err((before, self.undo(applied, why))),
             };
-            let at = before + part.applied;
+            let at = before + part.first().map_or(0, |changes| changes.applied);
             applied.push(part);
             if let Err(error) = result {
                 let why = program.reason(write(at), &error);
@@ -158,9 +161,9 @@ impl Desk {
 
     /// Reverses what was applied, the last part first. Returns the reason why it is reversed, and says so if
     /// that fails.
-    fn undo(&self, mut applied: Vec<Changes>, why: String) -> String {
+    fn undo(&self, mut applied: Vec<Part>, why: String) -> String {
         while let Some(part) = applied.pop() {
-            let undone = self.change(part.reverse());
+            let undone = self.change(part.into_iter().map(Changes::reverse).collect());
             let failed = undone.and_then(|(_, result)| result.map_err(|e| e.to_string())).err();
             if let Some(failed) = failed {
                 return format!("{why}; and what came before it cannot be undone: {failed}");
@@ -169,10 +172,52 @@ impl Desk {
         why
     }
 
-    fn change(&self, part: Changes) -> Result<(Changes, Result<(), ChangeError>), String> {
-        let Done { work, result } = self.threads.execute(Work::Change(part))?;
-        let Work::Change(part) = work else { return Err("no changes".to_owned()) };
-        Ok((part, result))
+    /// Returns the part of each thread that has a program of its own.
+    fn part(&self, program: &Named, changes: Vec<Change>) -> Part {
+        let further = if program.is_own { self.threads.count() - 1 } else { 0 };
+        let of_further = changes.iter().filter_map(Change::for_further_thread).collect();
+        let mut part = vec![Changes::new(of_further); further];
+        part.insert(0, Changes::new(changes));
+        part
+    }
+
+    /// Has each thread apply its changes, until one fails. If a thread does not answer, nothing has changed.
+    fn change(&self, part: Part) -> Result<(Part, Result<(), ChangeError>), String> {
+        let (mut done, mut result) = (Part::new(), Ok(()));
+        for (thread, changes) in part.into_iter().enumerate() {
+            if result.is_err() {
+                done.push(Changes::default());
+                continue;
+            }
+            match self.change_on(thread, changes) {
+                Ok((changes, applied)) => {
+                    done.push(changes);
+                    result = applied;
+                }
+                Err(why) => return Err(self.take_back(done, why)),
+            }
+        }
+        Ok((done, result))
+    }
+
+    fn change_on(
+        &self,
+        thread: usize,
+        changes: Changes,
+    ) -> Result<(Changes, Result<(), ChangeError>), String> {
+        let Done { work, result } = self.threads.execute_on(thread, Work::Change(changes))?;
+        let Work::Change(changes) = work else { return Err("no changes".to_owned()) };
+        Ok((changes, result))
+    }
+
+    /// Reverses what the first threads have applied, since a later one does not answer.
+    fn take_back(&self, done: Part, why: String) -> String {
+        for (thread, changes) in done.into_iter().enumerate() {
+            if let Err(failed) = self.change_on(thread, changes.reverse()) {
+                return format!("{why}; and what thread {} has changed stays: {failed}", thread + 1);
+            }
+        }
+        why
     }
 }
 

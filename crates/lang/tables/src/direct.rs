@@ -40,6 +40,12 @@ impl Direct<'_> {
         map.ok_or_else(|| EntryTextError::Constant(self.table.name.clone()))
     }
 
+    /// Returns whether it is the table's counter, and not its meter.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.table.counter_offset.is_some_and(|offset| offset as usize == self.offset)
+    }
+
     /// Encodes a counter.
     #[must_use]
     pub fn counter(packets: u64, bytes: u64) -> Vec<u8> {

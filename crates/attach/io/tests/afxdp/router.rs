@@ -43,8 +43,8 @@ fn add_route(switch: &mut Switch<AfxdpPorts>, compiled: &Compiled, n: u32) {
     let table = &compiled.facts.tables[0];
     let key = table.entry_key(&[Match::Prefix((0x0a08_0000 | n << 8).into(), 24)], 0).unwrap();
     let value = table.action_value(0, &[(0x0200_0000_0000_u64 | u64::from(n)).into(), n.into()]).unwrap();
-    let mut shared = switch.shared();
-    let map = shared.program().maps_mut().and_then(|maps| maps.get_mut(table.map.as_deref()?)).unwrap();
+    let mut pipeline = switch.pipeline();
+    let map = pipeline.program().maps_mut().and_then(|maps| maps.get_mut(table.map.as_deref()?)).unwrap();
     map.update(&key, &value, UpdateFlag::Any).unwrap();
 }
 

@@ -133,8 +133,8 @@ impl<'a> Life<'a> {
 
     /// Returns the runs that a register has counted; 0 without such a register.
     fn runs(&mut self, name: &str) -> u32 {
-        let mut shared = self.switch.shared();
-        let map = shared.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
+        let mut pipeline = self.switch.pipeline();
+        let map = pipeline.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
         let value = map.and_then(|m| m.lookup(&[0; 4]).ok());
         value.and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
@@ -148,10 +148,10 @@ impl<'a> Life<'a> {
     fn write(&mut self) {
         let Self { draw, switch, .. } = self;
         let (at, flag, deletes) = (draw.byte(), draw.below(3), draw.below(4) == 0);
-        let names = names(switch.shared().program());
+        let names = names(switch.pipeline().program());
         let Some(map) = names.get(usize::from(at) % names.len().max(1)) else { return };
-        let mut shared = switch.shared();
-        let Some(map) = shared.program().maps_mut().and_then(|all| all.get_mut(map)) else { return };
+        let mut pipeline = switch.pipeline();
+        let Some(map) = pipeline.program().maps_mut().and_then(|all| all.get_mut(map)) else { return };
         let key = draw.filled(12, map.entry_key_size() as usize);
         let value = draw.filled(12, map.definition().value_size as usize);
         let flag = [UpdateFlag::Any, UpdateFlag::NoExist, UpdateFlag::Exist][flag];
@@ -166,7 +166,7 @@ impl<'a> Life<'a> {
         let copies =
             (0..count.min(8)).map(|_| Copy { port: self.number(), replica: self.draw.byte().into() });
         let copies: Vec<_> = copies.collect();
-        let groups = &mut self.switch.shared().traffic.groups;
+        let groups = &mut self.switch.pipeline().traffic.groups;
         if count == 0 {
             groups.delete(group);
         } else {
@@ -179,7 +179,7 @@ impl<'a> Life<'a> {
         let session = self.draw.below(4) as u16;
         let port = self.draw.flag().then(|| self.number());
         let group = self.draw.flag().then(|| self.draw.below(4) as u16);
-        let sessions = &mut self.switch.shared().traffic.sessions;
+        let sessions = &mut self.switch.pipeline().traffic.sessions;
         if sessions.set(session, Session { port, group }).is_err() {
             sessions.delete(session);
         }

@@ -144,8 +144,8 @@ fn router() -> Switch<Memory> {
     for port in 1..=4_u32 {
         let prefix = Match::Prefix((0x0a00_0000_u32 | port << 8).into(), 24);
         let (key, value) = (table.entry_key(&[prefix], 0), table.action_value(0, &[port.into()]));
-        let mut shared = switch.shared();
-        let map = shared.program().maps_mut().unwrap().get_mut(map).unwrap();
+        let mut pipeline = switch.pipeline();
+        let map = pipeline.program().maps_mut().unwrap().get_mut(map).unwrap();
         map.update(&key.unwrap(), &value.unwrap(), UpdateFlag::Any).unwrap();
     }
     switch
@@ -184,7 +184,7 @@ fn a_round_takes_one_batch_of_each_port() {
 fn copies_of_a_group_have_their_port_and_number() {
     let mut switch = router();
     let copies = [(1, 5), (3, 6), (3, 7), (9, 8)].map(|(port, replica)| Copy { port, replica });
-    switch.shared().traffic.groups.set(7, copies.to_vec()).unwrap();
+    switch.pipeline().traffic.groups.set(7, copies.to_vec()).unwrap();
     let sent = packet([10, 0, 1, 1], 17, 30);
     switch.io().input[1].push_back(sent.clone());
     switch.round().unwrap();
@@ -256,11 +256,11 @@ fn ports_have_one_number_each() {
 #[test]
 fn groups_that_no_packet_can_name_are_refused() {
     let switch = router();
-    assert_eq!(switch.shared().traffic.groups.set(0, Vec::new()), Err(GroupError::Zero));
+    assert_eq!(switch.pipeline().traffic.groups.set(0, Vec::new()), Err(GroupError::Zero));
     let many = vec![Copy { port: 1, replica: 0 }; 5000];
-    assert_eq!(switch.shared().traffic.groups.set(1, many), Err(GroupError::TooMany(5000)));
-    switch.shared().traffic.groups.set(1, vec![Copy { port: 1, replica: 0 }]).unwrap();
-    assert!(switch.shared().traffic.groups.delete(1) && !switch.shared().traffic.groups.delete(1));
+    assert_eq!(switch.pipeline().traffic.groups.set(1, many), Err(GroupError::TooMany(5000)));
+    switch.pipeline().traffic.groups.set(1, vec![Copy { port: 1, replica: 0 }]).unwrap();
+    assert!(switch.pipeline().traffic.groups.delete(1) && !switch.pipeline().traffic.groups.delete(1));
 }
 
 #[test]

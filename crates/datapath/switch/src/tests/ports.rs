@@ -91,7 +91,7 @@ fn packets_that_a_lost_port_had_not_sent_are_dropped() {
 #[test]
 fn a_deleted_port_is_no_port_and_its_counts_stay() {
     let mut switch = router();
-    switch.shared().traffic.groups.set(7, [1, 2].map(|port| Copy { port, replica: 0 }).to_vec()).unwrap();
+    switch.pipeline().traffic.groups.set(7, [1, 2].map(|port| Copy { port, replica: 0 }).to_vec()).unwrap();
     send(&mut switch, &[2, 3]);
     let mut port = None;
     switch.delete_port(2, &mut port).unwrap();

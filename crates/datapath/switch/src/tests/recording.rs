@@ -37,7 +37,7 @@ fn counter() -> Switch<Memory> {
     let (program, traits) = load(&plain);
     let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
     switch
-        .shared()
+        .pipeline()
         .traffic
         .groups
         .set(7, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }])

@@ -48,9 +48,9 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
 fn requested(what: u8) -> (Switch<Memory>, [Vec<[u8; 3]>; 2]) {
     let (program, traits) = load(&compiled(REQUESTS));
     let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
-    switch.shared().traffic.sessions.set(5, Session { port: Some(3), group: None }).unwrap();
+    switch.pipeline().traffic.sessions.set(5, Session { port: Some(3), group: None }).unwrap();
     switch
-        .shared()
+        .pipeline()
         .traffic
         .groups
         .set(4, vec![Copy { port: 2, replica: 1 }, Copy { port: 3, replica: 2 }])
@@ -108,7 +108,7 @@ fn a_clone_without_a_session_is_dropped_for_that() {
 fn ingress_runs_once_for_all_copies_of_a_group() {
     let (switch, left) = requested(7);
     assert_eq!(left, [vec![[7, 1, 90]], vec![[7, 1, 90]]]);
-    let mut shared = switch.shared();
-    let runs = shared.program().maps().unwrap().iter().find(|m| m.name().ends_with("runs")).unwrap();
+    let mut pipeline = switch.pipeline();
+    let runs = pipeline.program().maps().unwrap().iter().find(|m| m.name().ends_with("runs")).unwrap();
     assert_eq!(runs.lookup(&[0; 4]).unwrap(), 1_u32.to_ne_bytes());
 }

@@ -156,3 +156,19 @@ fn a_recording_sees_the_packets_of_all_threads() {
     first.stop_recording();
     assert!(!second.is_recording());
 }
+
+#[test]
+fn a_thread_with_a_pipeline_of_its_own_waits_for_no_other() {
+    let (mut first, mut second) = (router(), router());
+    let mut switches = [first.seat(), first.seat()].map(|seat| seat.take(Memory::new(3)).unwrap());
+    let shared = switches[1].exchange_pipeline(second.pipeline_handle());
+    let _held = shared.lock();
+    switches[1].io().input[0].push_back(packet([10, 0, 2, 1], 6, 0));
+    switches[1].round().unwrap();
+    assert_eq!(switches[1].io().output[1].len(), 1);
+    // The queues stay common.
+    let limits = QueueLimits { packets: Some(1), ..QueueLimits::default() };
+    switches[1].set_queue(3, Some(limits)).unwrap();
+    assert_eq!(switches[0].queues()[0].port, 3);
+    assert!(first.io().output[1].is_empty() && second.io().output[1].is_empty());
+}

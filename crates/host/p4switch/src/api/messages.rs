@@ -244,6 +244,9 @@ pub struct Status {
     pub seconds: u64,
     /// The number of packet threads.
     pub threads: usize,
+    /// The reason why several of them share the program, so that they take turns. None if each has it for
+    /// itself.
+    pub shared_for: Option<String>,
     /// The ports.
     pub ports: Vec<PortStatus>,
     /// The packets of all ports that were deleted.

@@ -215,13 +215,29 @@ impl Map {
     /// # Errors
     /// [`MapError::NotFound`], or [`MapError::Invalid`] if the size of `key` is not [`Map::entry_key_size`].
     pub fn entry(&self, key: &[u8]) -> Result<Vec<u8>, MapError> {
+        Ok(self.value(self.slot(key)?))
+    }
+
+    /// Copies the value of the entry that [`Map::update`] stores under `key`. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Map::entry`], or [`MapError::Invalid`] if `value` has another size than the map's values.
+    pub fn copy_entry(&self, key: &[u8], value: &mut [u8]) -> Result<(), MapError> {
+        let slot = self.slot(key)?;
+        Self::fits(value, self.definition.value_size)?;
+        self.values.read(slot, value);
+        Ok(())
+    }
+
+    /// Returns the slot of an entry.
+    fn slot(&self, key: &[u8]) -> Result<usize, MapError> {
         Self::fits(key, self.entry_key_size())?;
         let slot = match &self.keys {
             Keys::Rules(rules) => rules.find_rule(key),
             Keys::Lpm(keys) => keys.exact(key),
             Keys::Array | Keys::Hash(_) => self.find(key),
         };
-        slot.map(|slot| self.value(slot)).ok_or(MapError::NotFound)
+        slot.ok_or(MapError::NotFound)
     }
 
     /// Returns a copy of the value that a program finds under `key`: an LPM map's longest matching prefix, a

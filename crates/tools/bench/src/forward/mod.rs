@@ -141,7 +141,7 @@ fn measure<I: PacketIo>(
     };
     let mut switch = Switch::new(io, vec![0, 1], made.jit, traits)?;
     let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
-    switch.shared().traffic.groups.set(1, copies.collect())?;
+    switch.pipeline().traffic.groups.set(1, copies.collect())?;
     let length = Duration::from_millis(options.milliseconds.into());
     let rates = (0..options.rounds).map(|_| rate(&mut switch, length)).collect::<Result<Vec<_>, _>>()?;
     // A program that drops takes a shorter path than the measured one.

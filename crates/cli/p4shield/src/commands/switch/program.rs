@@ -85,11 +85,12 @@ pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
     let linked = link(objects).map_err(|e| Refused::because(&e))?;
     let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
     let verified = verify::prove(linked)?;
-    let program = Program::load(&verified, &EngineOptions::default());
-    let program = program.map_err(|e| Refused::because(&e))?;
+    let load = move || Program::load(&verified, &EngineOptions::default());
+    let program = load().map_err(|e| Refused::because(&e))?;
+    let again = Box::new(move || load().map_err(|e| e.to_string()));
     let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
     let described = Described { program: *program.digest(), maps, schema };
     // A program of C code alone names no port.
     let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided, reads_queues };
-    Ok(Loaded { name: name.to_owned(), program, described, traits })
+    Ok(Loaded { name: name.to_owned(), program, described, traits, again })
 }

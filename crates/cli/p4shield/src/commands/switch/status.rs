@@ -42,7 +42,9 @@ impl Status {
 
 fn text(status: &api::Status) -> String {
     let digest = status.digest.get(..12).unwrap_or(&status.digest);
-    let threads = if status.threads > 1 { format!(", {} threads", status.threads) } else { String::new() };
+    let turns = status.shared_for.iter().map(|why| format!(" in turn ({why})")).collect::<String>();
+    let threads =
+        if status.threads > 1 { format!(", {} threads{turns}", status.threads) } else { String::new() };
     let mut out = format!("{}: program {digest}, for {} s{threads}\n\n", status.program, status.seconds);
     out.push_str(&port::text(&status.ports));
     let api::Traffic { received, sent, .. } = status.deleted;
@@ -83,6 +85,7 @@ mod tests {
             digest: "0123456789abcdef".into(),
             seconds: 5,
             threads: 2,
+            shared_for: Some("register ingress.flows".into()),
             ports: vec![port],
             deleted: api::Traffic { received: 3, ..Default::default() },
             dropped: vec![dropped("program", 2), dropped("no_port", 0), dropped("no_room", 1)],
@@ -90,7 +93,7 @@ mod tests {
             ..api::Status::default()
         };
         let expected = "\
-router.p4: program 0123456789ab, for 5 s, 2 threads
+router.p4: program 0123456789ab, for 5 s, 2 threads in turn (register ingress.flows)
 
   port  interface  state  received  bytes  packets/s  sent  bytes  packets/s
   1     veth1      up     7         0      3          0     0      0

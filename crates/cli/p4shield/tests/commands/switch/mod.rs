@@ -15,6 +15,7 @@ mod queue;
 mod replace;
 mod selector;
 mod stress;
+mod threads;
 mod trace;
 mod watch;
 

@@ -113,6 +113,12 @@ impl Links {
         }
     }
 
+    /// Returns the packets on their way to this thread.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn waiting(&self) -> u64 {
+        self.from.iter().map(|link| link.full.slots() as u64).sum()
+    }
+
     /// Announces that this thread is about to sleep. Returns false if it got packets meanwhile.
     pub(crate) fn doze(&self) -> bool {
         self.doze.begin();

@@ -3,11 +3,13 @@
 use super::draw::Draw;
 use super::ports::{Memory, Port, Sum};
 use super::programs::{Programs, names};
+use super::threads::{Passed, Threads};
 use crate::counts::DropReason;
 use crate::queue::QueueLimits;
 use crate::record::RecordFilter;
 use crate::switch::Switch;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
+use p4shield_bpf::Mode;
 use p4shield_bpf::maps::UpdateFlag;
 use p4shield_traffic::{Copy, MAX_COPIES, MAX_RUNS, Session};
 use std::time::Duration;
@@ -48,7 +50,8 @@ struct Life<'a> {
     programs: &'a Programs,
     /// Number of the program that runs.
     program: usize,
-    switch: Switch<Memory>,
+    mode: Mode,
+    threads: Threads,
     /// Packets that were injected.
     injected: Sum,
     /// A port that was deleted.
@@ -58,17 +61,24 @@ struct Life<'a> {
 impl<'a> Life<'a> {
     fn begin(programs: &'a Programs, mut draw: Draw<'a>) -> Self {
         let program = MOSTLY[draw.below(MOSTLY.len())];
-        let (loaded, traits) = programs.load(program);
+        // To compile a program takes longer than a life of packets that are interpreted.
+        let mode = if draw.below(16) == 0 { Mode::Jit } else { Mode::Interpreter };
+        let (loaded, traits) = programs.load(program, mode);
         let ports = PORTS[draw.below(PORTS.len())];
-        let switch = Switch::new(Memory::new(ports.into()), (1..=ports).collect(), loaded, traits)
-            .expect("different numbers");
-        Self { draw, programs, program, switch, injected: Sum::default(), spare: None }
+        let threads = Threads::new(draw.flag(), ports, loaded, traits);
+        Self { draw, programs, program, mode, threads, injected: Sum::default(), spare: None }
+    }
+
+    /// Draws a thread.
+    fn switch(&mut self) -> &mut Switch<Memory> {
+        let number = self.draw.byte();
+        self.threads.get(number)
     }
 
     fn event(&mut self) {
-        match self.draw.below(24) {
+        match self.draw.below(26) {
             0..=4 => self.arrive(),
-            5..=9 => drop(self.switch.round()),
+            5..=9 => drop(self.switch().round()),
             10 => self.inject(),
             11 => self.write(),
             12 => self.group(),
@@ -80,7 +90,12 @@ impl<'a> Life<'a> {
             20 => self.record(),
             21 => self.take_records(),
             22 => self.set_twin(),
-            _ => self.switch.pass(Duration::from_micros(self.draw.word().into()) * 100),
+            23 => self.spread(),
+            24 => self.threads.gather(),
+            _ => {
+                let time = Duration::from_micros(self.draw.word().into()) * 100;
+                self.threads.all().for_each(|switch| switch.pass(time));
+            }
         }
     }
 
@@ -110,7 +125,7 @@ impl<'a> Life<'a> {
     fn arrive(&mut self) {
         let (place, count) = (self.draw.below(6), 1 + self.draw.below(40));
         let packet = self.packet(false);
-        if let Some(port) = self.switch.io().port(place) {
+        if let Some(port) = self.threads.port(place) {
             let room = INPUT - port.input.len();
             port.input.extend(std::iter::repeat_n(packet, count.min(room)));
         }
@@ -118,25 +133,20 @@ impl<'a> Life<'a> {
 
     fn inject(&mut self) {
         let number = self.number();
-        let may_be_endless = self.draw.below(8) == 0;
+        let may_be_endless = self.draw.below(64) == 0;
         let packet = self.packet(may_be_endless);
-        let before = RUNS.map(|name| self.runs(name));
-        if self.switch.inject(number, &packet).is_ok() {
+        let switch = self.threads.get(self.draw.byte());
+        let before = RUNS.map(|name| runs_of(switch, name));
+        let injected = switch.inject(number, &packet).is_ok();
+        let after = RUNS.map(|name| runs_of(switch, name));
+        if injected {
             self.injected.add(packet.len());
         }
-        for (name, before) in RUNS.into_iter().zip(before) {
-            let runs = self.runs(name).wrapping_sub(before);
+        for (after, before) in after.into_iter().zip(before) {
+            let runs = after.wrapping_sub(before);
             // The first run is none behind the first.
             assert!(runs as usize <= MAX_RUNS + 1, "{runs} runs of one packet");
         }
-    }
-
-    /// Returns the runs that a register has counted; 0 without such a register.
-    fn runs(&mut self, name: &str) -> u32 {
-        let mut pipeline = self.switch.pipeline();
-        let map = pipeline.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
-        let value = map.and_then(|m| m.lookup(&[0; 4]).ok());
-        value.and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
 
     /// Draws the number of a port: mostly one that may exist.
@@ -146,7 +156,8 @@ impl<'a> Life<'a> {
 
     /// Writes or deletes an entry of a map, also one that no table has.
     fn write(&mut self) {
-        let Self { draw, switch, .. } = self;
+        let Self { draw, threads, .. } = self;
+        let switch = threads.get(draw.byte());
         let (at, flag, deletes) = (draw.byte(), draw.below(3), draw.below(4) == 0);
         let names = names(switch.pipeline().program());
         let Some(map) = names.get(usize::from(at) % names.len().max(1)) else { return };
@@ -166,7 +177,7 @@ impl<'a> Life<'a> {
         let copies =
             (0..count.min(8)).map(|_| Copy { port: self.number(), replica: self.draw.byte().into() });
         let copies: Vec<_> = copies.collect();
-        let groups = &mut self.switch.pipeline().traffic.groups;
+        let groups = &mut self.switch().pipeline().traffic.groups;
         if count == 0 {
             groups.delete(group);
         } else {
@@ -179,7 +190,7 @@ impl<'a> Life<'a> {
         let session = self.draw.below(4) as u16;
         let port = self.draw.flag().then(|| self.number());
         let group = self.draw.flag().then(|| self.draw.below(4) as u16);
-        let sessions = &mut self.switch.pipeline().traffic.sessions;
+        let sessions = &mut self.switch().pipeline().traffic.sessions;
         if sessions.set(session, Session { port, group }).is_err() {
             sessions.delete(session);
         }
@@ -193,26 +204,28 @@ impl<'a> Life<'a> {
         let depth = draw.flag().then(|| u32::from(draw.byte()));
         let limits = draw.below(4) > 0;
         // Limits that hold nothing are refused, and a port that is not there.
-        let _ = self.switch.set_queue(number, limits.then_some(QueueLimits { packets, bits, depth }));
+        let limits = limits.then_some(QueueLimits { packets, bits, depth });
+        let _ = self.switch().set_queue(number, limits);
     }
 
     /// Adds, deletes or exchanges a port. What is refused leaves the port with the caller.
     fn exchange(&mut self) {
         let number = self.number();
+        let (owner, kind) = (self.draw.byte(), self.draw.below(4));
         let mut port = Some(self.spare.take().unwrap_or_else(Port::open));
-        match self.draw.below(4) {
+        match kind {
             0 => {
-                let added = self.switch.add_port(number, &mut port);
-                assert_eq!(added.is_ok(), port.is_none());
+                let added = self.threads.add_port(number, &mut port, owner);
+                assert_eq!(added, port.is_none());
             }
             1 => {
                 let mut none = None;
-                let deleted = self.switch.delete_port(number, &mut none);
-                assert!(deleted.is_ok() || none.is_none());
+                let deleted = self.threads.delete_port(number, &mut none);
+                assert!(deleted || none.is_none());
                 port = none.or(port);
             }
-            2 => drop(self.switch.exchange_port(number, &mut port)),
-            _ => drop(self.switch.exchange_port(number, &mut None)),
+            2 => self.threads.exchange_port(number, &mut port),
+            _ => self.threads.exchange_port(number, &mut None),
         }
         self.spare = port;
     }
@@ -223,19 +236,29 @@ impl<'a> Life<'a> {
         let (place, room, stuck) = (self.draw.below(6), self.draw.byte(), self.draw.flag());
         if self.draw.flag() {
             // A port that is not there.
-            let _ = self.switch.set_port_up(number, stuck);
-        } else if let Some(port) = self.switch.io().port(place) {
+            self.threads.all().for_each(|switch| drop(switch.set_port_up(number, stuck)));
+        } else if let Some(port) = self.threads.port(place) {
             (port.room, port.stuck) = (room.into(), stuck);
         }
-        let lost = self.switch.lost_ports().count();
-        assert!(lost <= self.switch.port_counts().count());
+        for switch in self.threads.all() {
+            assert!(switch.lost_ports().count() <= switch.port_counts().count());
+        }
     }
 
     fn replace(&mut self) {
         self.program = MOSTLY[self.draw.below(MOSTLY.len())];
-        let (program, traits) = self.programs.load(self.program);
+        let (program, traits) = self.programs.load(self.program, self.mode);
         let maps = if self.draw.flag() { names(&program) } else { Vec::new() };
-        drop(self.switch.replace(program, traits, &maps));
+        self.threads.gather();
+        drop(self.switch().replace(program, traits, &maps));
+    }
+
+    /// Gives each thread the program for itself, unless packets wait before its egress.
+    fn spread(&mut self) {
+        let (program, traits) = self.programs.load(self.program, self.mode);
+        if !traits.reads_queues {
+            self.threads.spread(program, traits);
+        }
     }
 
     fn record(&mut self) {
@@ -247,57 +270,83 @@ impl<'a> Life<'a> {
             dropped: draw.flag(),
         };
         let (most, traced) = (draw.below(6) as u64, draw.flag());
-        self.switch.record(filter, most, traced, Duration::from_millis(draw.byte().into()));
+        let lasts = Duration::from_millis(draw.byte().into());
+        self.threads.gather();
+        self.switch().record(filter, most, traced, lasts);
     }
 
     fn take_records(&mut self) {
-        let records = self.switch.take_records(Duration::from_secs(1));
-        assert_eq!(records.is_some(), self.switch.is_recording());
-        if self.draw.flag() {
-            self.switch.stop_recording();
+        let stops = self.draw.flag();
+        let switch = self.switch();
+        let records = switch.take_records(Duration::from_secs(1));
+        assert_eq!(records.is_some(), switch.is_recording());
+        if stops {
+            switch.stop_recording();
         }
     }
 
     fn set_twin(&mut self) {
-        let twin = self.draw.flag().then(|| self.programs.twin(self.program));
-        drop(self.switch.set_twin(twin));
-        assert!(!self.switch.is_recording());
+        let twin = self.draw.flag().then(|| self.programs.twin(self.program, self.mode));
+        let switch = self.threads.get(0);
+        drop(switch.set_twin(twin));
+        assert!(!switch.is_recording());
     }
 
     /// Compares the counts of the switch with those of the ports.
     fn check(&mut self) {
-        let waiting: u64 = self.switch.queues().iter().map(|q| q.waiting).sum();
-        let counts = self.switch.counts().clone();
-        assert!(counts.balance() && counts.waiting == waiting, "{waiting} packets wait; {counts:?}");
+        let counts = self.threads.counts();
+        let queued: u64 = self.threads.get(0).queues().iter().map(|q| q.waiting).sum();
+        let handed = self.threads.handed();
+        assert!(
+            counts.balance() && counts.waiting == queued + handed,
+            "{queued} + {handed} wait; {counts:?}"
+        );
         let all = counts.ports.iter().fold(counts.deleted, |sum, port| sum.plus(*port));
-        let Memory { arrived, too_long, lost, .. } = *self.switch.io();
+        let Passed { arrived, sent, too_long, lost } = self.threads.passed();
         let received = Sum {
             packets: arrived.packets + self.injected.packets,
             bytes: arrived.bytes + self.injected.bytes,
         };
         assert_eq!(Sum { packets: all.received, bytes: all.received_bytes }, received);
-        assert_eq!(Sum { packets: all.sent, bytes: all.sent_bytes }, self.switch.io().sent());
+        assert_eq!(Sum { packets: all.sent, bytes: all.sent_bytes }, sent);
         assert!(counts.dropped(DropReason::TooLong) >= too_long, "{counts:?}");
         assert!(counts.dropped(DropReason::PortDown) >= lost, "{counts:?}");
     }
 
     /// Lets all packets leave.
     fn drain(&mut self) {
-        self.switch.stop_recording();
+        self.threads.all().for_each(Switch::stop_recording);
         for _ in 0..ROUNDS {
-            let received = self.switch.round().expect("ports in memory have no error");
+            let rounds =
+                self.threads.all().map(|switch| switch.round().expect("ports in memory have no error"));
+            let received: usize = rounds.sum();
             self.check();
-            match self.switch.next_release() {
-                Some(due) => self.switch.pass(due),
+            match self.threads.all().filter_map(|switch| switch.next_release()).max() {
+                Some(due) => self.threads.all().for_each(|switch| switch.pass(due)),
                 None if received == 0 => break,
                 None => {}
             }
         }
-        let ports: Vec<_> = self.switch.queues().iter().map(|queue| queue.port).collect();
+        let ports: Vec<_> = self.threads.get(0).queues().iter().map(|queue| queue.port).collect();
         for port in ports {
-            self.switch.set_queue(port, None).expect("it has a queue");
+            self.switch().set_queue(port, None).expect("it has a queue");
             self.check();
         }
-        assert_eq!((self.switch.counts().waiting, self.switch.next_release()), (0, None));
+        // What left the queues may be on its way to another thread, which takes a batch in a round.
+        while self.threads.handed() > 0 {
+            for switch in self.threads.all() {
+                switch.round().expect("ports in memory have no error");
+            }
+            self.check();
+        }
+        assert_eq!((self.threads.counts().waiting, self.threads.get(0).next_release()), (0, None));
     }
+}
+
+/// Returns the runs that a register has counted; 0 without such a register.
+fn runs_of(switch: &Switch<Memory>, name: &str) -> u32 {
+    let mut pipeline = switch.pipeline();
+    let map = pipeline.program().maps().and_then(|all| all.iter().find(|m| m.name().ends_with(name)));
+    let value = map.and_then(|m| m.lookup(&[0; 4]).ok());
+    value.and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }

@@ -5,6 +5,7 @@ mod draw;
 mod life;
 mod ports;
 mod programs;
+mod threads;
 
 pub use life::life;
 pub use programs::Programs;

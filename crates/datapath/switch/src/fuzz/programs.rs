@@ -3,7 +3,7 @@
 use crate::program::{Traits, Twin};
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::verify::{Limits, verify};
-use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
+use p4shield_bpf::{EngineOptions, Mode, Object, Program, Verified, link};
 
 const REQUESTS: &str = include_str!("programs/requests.p4");
 const ROUTER: &str = include_str!("../../../../../examples/programs/router.p4");
@@ -59,21 +59,22 @@ impl Programs {
         Self(programs.into())
     }
 
-    pub(super) fn load(&self, number: usize) -> (Program, Traits) {
+    pub(super) fn load(&self, number: usize, mode: Mode) -> (Program, Traits) {
         let Compiled { plain, traits, .. } = &self.0[number];
-        (loaded(plain), *traits)
+        (loaded(plain, mode), *traits)
     }
 
     /// Returns the twin of a program, which takes all of its maps.
-    pub(super) fn twin(&self, number: usize) -> Twin {
+    pub(super) fn twin(&self, number: usize, mode: Mode) -> Twin {
         let Compiled { traced, traits, .. } = &self.0[number];
-        let program = loaded(traced);
+        let program = loaded(traced, mode);
         Twin { maps: names(&program), program, traits: *traits }
     }
 }
 
-fn loaded(verified: &Verified) -> Program {
-    Program::load(verified, &EngineOptions::default()).expect("it was verified")
+fn loaded(verified: &Verified, mode: Mode) -> Program {
+    let options = EngineOptions { mode, ..EngineOptions::default() };
+    Program::load(verified, &options).expect("it was verified")
 }
 
 /// Returns the names of a program's maps.

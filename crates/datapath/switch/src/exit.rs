@@ -148,7 +148,7 @@ impl<I: PacketIo> Leaving<'_, I> {
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
         let number = self.exit.numbers[to];
         if !self.waits_before && self.has_queue(number) {
-            let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
+            let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default(), runs: 0 };
             self.queue(number, &from);
         } else {
             let lost = self.exit.send(to, bytes);
@@ -196,13 +196,13 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
     }
 
     fn hold(&mut self, ready: Ready<'_>) -> bool {
-        let Ready { entry, bytes, block, meta } = ready;
+        let Ready { entry, bytes, block, meta, runs } = ready;
         if !self.has_queue(entry.port) {
             return false;
         }
         self.queue(
             entry.port,
-            &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta },
+            &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta, runs },
         );
         true
     }

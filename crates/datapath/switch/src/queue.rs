@@ -72,6 +72,8 @@ pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) block: Vec<u8>,
     pub(crate) meta: Meta,
+    /// Runs that may still follow.
+    pub(crate) runs: usize,
     /// When it came.
     pub(crate) since_ns: u64,
     /// The packets before it then.
@@ -87,6 +89,8 @@ pub(crate) struct Arriving<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) block: &'a [u8],
     pub(crate) meta: &'a Meta,
+    /// Runs that may still follow.
+    pub(crate) runs: usize,
 }
 
 /// The fate of a packet that arrives at a queue.
@@ -148,7 +152,7 @@ impl Queue {
 
     /// Lets a packet wait, if there is room or one of less priority; one that is lost is counted.
     pub(crate) fn push(&mut self, arriving: &Arriving<'_>, now_ns: u64) -> Pushed {
-        let Arriving { entry, priority, bytes, block, meta } = arriving;
+        let Arriving { entry, priority, bytes, block, meta, runs } = arriving;
         let (mut packet, pushed) = match self.spare.pop() {
             Some(packet) => (packet, Pushed::Waits),
             None => {
@@ -157,7 +161,7 @@ impl Queue {
                 (packet, Pushed::Displaces)
             }
         };
-        (packet.entry, packet.meta, packet.since_ns) = (*entry, **meta, now_ns);
+        (packet.entry, packet.meta, packet.runs, packet.since_ns) = (*entry, **meta, *runs, now_ns);
         packet.behind = self.len as u32;
         packet.bytes.clear();
         packet.bytes.extend_from_slice(bytes);
@@ -205,7 +209,7 @@ mod tests {
 
     /// Lets a packet of these bytes wait.
     fn push(queue: &mut Queue, priority: u8, bytes: &[u8], now_ns: u64) -> Pushed {
-        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default() };
+        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default(), runs: 0 };
         queue.push(&arriving, now_ns)
     }
 

@@ -9,7 +9,7 @@ use crate::queues::Queues;
 use crate::switch::{Local, Switch};
 use p4shield_abi::division::argument;
 use p4shield_bpf::{Meta, Packet};
-use p4shield_traffic::Run;
+use p4shield_traffic::{Ready, Run};
 use std::time::Duration;
 
 /// The state of a queue.
@@ -159,7 +159,8 @@ impl<I: PacketIo> Local<I> {
             return;
         };
         let mut run = Run { program, packet, meta: &meta, info };
-        let entry = waited.entry.unwrap_or_default();
-        traffic.resume(&mut run, entry, &waited.bytes, &waited.block, &mut leaving);
+        let Waiting { entry, bytes, block, runs, .. } = &*waited;
+        let ready = Ready { entry: entry.unwrap_or_default(), bytes, block, meta: &meta, runs: *runs };
+        traffic.resume(&mut run, ready, &mut leaving);
     }
 }

@@ -67,6 +67,8 @@ pub struct Ready<'a> {
     pub block: &'a [u8],
     /// How the packet arrived.
     pub meta: &'a Meta,
+    /// Runs that may still follow.
+    pub runs: usize,
 }
 
 /// A program with the packet that it processes.
@@ -135,17 +137,10 @@ impl Traffic {
         self.run_jobs(run, outcome);
     }
 
-    /// Goes on with a packet that has waited ([`Outcome::hold`]).
-    pub fn resume(
-        &mut self,
-        run: &mut Run<'_>,
-        from: Entry,
-        bytes: &[u8],
-        block: &[u8],
-        outcome: &mut impl Outcome,
-    ) {
-        self.runs = MAX_RUNS;
-        self.run_from(run, from, bytes, block, outcome);
+    /// Goes on with a packet that has waited ([`Outcome::hold`]). So a loop through a queue ends, too.
+    pub fn resume(&mut self, run: &mut Run<'_>, waited: Ready<'_>, outcome: &mut impl Outcome) {
+        self.runs = waited.runs;
+        self.run_from(run, waited.entry, waited.bytes, waited.block, outcome);
         self.run_jobs(run, outcome);
     }
 
@@ -173,7 +168,8 @@ impl Traffic {
     fn run_once(&mut self, run: &mut Run<'_>, job: &Job, from: Entry, outcome: &mut impl Outcome) {
         let Some(rest) = self.runs.checked_sub(1) else { return outcome.lose(Loss::Budget) };
         self.runs = rest;
-        let ready = Ready { entry: from, bytes: &job.bytes, block: &job.block, meta: run.meta };
+        let runs = self.runs;
+        let ready = Ready { entry: from, bytes: &job.bytes, block: &job.block, meta: run.meta, runs };
         let at_egress = (entry::UNICAST..=entry::CLONE).contains(&from.number);
         if self.queues && at_egress && outcome.hold(ready) {
             return;

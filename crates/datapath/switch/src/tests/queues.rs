@@ -2,6 +2,7 @@
 
 use super::{Memory, compiled, load, packet, router};
 use crate::{DropReason, QueueError, QueueLimits, Switch};
+use p4shield_traffic::MAX_RUNS;
 
 fn limits(packets: u64, depth: u32) -> Option<QueueLimits> {
     Some(QueueLimits { packets: Some(packets), bits: None, depth: Some(depth) })
@@ -122,6 +123,21 @@ fn egress_knows_how_long_a_packet_waited() {
     let elsewhere = numbers(&switch.io().output[2][0]);
     assert_eq!(elsewhere, [0, 0, 0, 0, 3], "that port has no queue");
     assert_eq!(switch.counts().dropped(DropReason::Queue), 1);
+}
+
+#[test]
+fn a_loop_through_a_queue_ends() {
+    let before = "        hdr.h.before = ";
+    let text = PROBE.replace(before, &format!("        recirculate_preserving_field_list(0);\n{before}"));
+    let (program, traits) = load(&compiled(&text));
+    let mut switch = Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap();
+    switch.set_queue(2, limits(1_000_000, 8)).unwrap();
+    switch.io().input[0].push_back(to(2));
+    switch.round().unwrap();
+    drain(&mut switch);
+    let counts = switch.counts();
+    assert_eq!(counts.dropped(DropReason::Runs), 1);
+    assert_eq!(counts.recirculated, MAX_RUNS as u64 / 2, "a loop is two runs");
 }
 
 #[test]

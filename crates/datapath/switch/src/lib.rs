@@ -20,6 +20,7 @@
 //! | `io` | the traits of the ports |
 //! | `numbers` | the numbers of ports, and the thread that sends by each |
 //! | `places` | the places of ports |
+//! | `share` | how threads share the queues of a port |
 //! | `pipeline` | the program with what it needs, for one thread or several, and its lock |
 //! | `links` | packets that one thread hands to another, which may sleep |
 //! | `ports` | ports that come and go while packets flow |
@@ -53,6 +54,7 @@ mod queue;
 mod queues;
 mod record;
 mod recording;
+mod share;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -68,5 +70,6 @@ pub use program::{Traits, Twin};
 pub use queue::{DEFAULT_DEPTH, MAX_DEPTH, QueueError, QueueLimits};
 pub use record::{Record, RecordFilter, Records, Step};
 pub use recording::InjectError;
+pub use share::Share;
 pub use switch::{Seat, Switch};
 pub use waiting::QueueState;

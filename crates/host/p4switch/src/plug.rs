@@ -4,8 +4,9 @@ use crate::controller::NO_CONTROLLER;
 use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
-use p4shield_io::afxdp::{AfxdpConfig, InterfacePort, PortPart, Share};
+use p4shield_io::afxdp::{AfxdpConfig, InterfacePort, PortPart};
 use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
+use p4shield_switch::Share;
 use p4shield_text::{chain, printable};
 use std::sync::PoisonError;
 

@@ -16,7 +16,7 @@ pub(crate) struct Port {
     pub(crate) interface: String,
     /// The index of the interface whose sockets the packet thread has; `None` if it has none.
     pub(crate) index: Option<u32>,
-    /// The packet thread of its first queue ([`p4shield_io::afxdp::Share`]).
+    /// The packet thread of its first queue ([`p4shield_switch::Share`]).
     pub(crate) first: usize,
     pub(crate) state: PortState,
     /// The reason why the state is not `up`, and the remedy; empty if it is.

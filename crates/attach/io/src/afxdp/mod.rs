@@ -11,8 +11,9 @@
 //!
 //! # Several threads
 //!
-//! They share the queues of an interface ([`Share`]): each has its own UMEM for those that it has. A thread
-//! without a queue hands packets for the port to one that has ([`Way`](p4shield_switch::Way)).
+//! They share the queues of an interface ([`Share`](p4shield_switch::Share)): each has its own UMEM for those
+//! that it has. A thread without a queue hands packets for the port to one that has
+//! ([`Way`](p4shield_switch::Way)).
 //!
 //! # Offloads
 //!
@@ -39,7 +40,6 @@ mod config;
 mod error;
 mod open;
 mod port;
-mod share;
 mod watch;
 
 use std::fmt;
@@ -55,7 +55,6 @@ use rustix::io::Errno;
 pub use self::config::AfxdpConfig;
 pub use self::error::Error;
 pub use self::port::{InterfacePort, PortPart, PortStatus};
-pub use self::share::Share;
 pub use self::watch::Watch;
 
 /// Time until the next attempt on a transmit ring that the kernel left unfinished, if nothing else happens.

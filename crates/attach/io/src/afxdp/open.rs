@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use p4shield_afxdp::ethtool::{self, Offloads};
 use p4shield_afxdp::{FramePool, Port, Promiscuous, Socket, SocketConfig, Umem, UmemConfig};
-use p4shield_switch::{BATCH, MAX_PORTS, Way};
+use p4shield_switch::{BATCH, MAX_PORTS, Share, Way};
 use p4shield_xdp::{FRAME_OVERHEAD, Interface, InterfaceMonitor, MAX_QUEUES, XdpError, XdpProgram, offload};
 use rustix::io::Errno;
 
@@ -15,7 +15,6 @@ use super::AfxdpPorts;
 use super::config::AfxdpConfig;
 use super::error::Error;
 use super::port::{Attached, InterfacePort, Parts, PortPart, RestoredOffloads};
-use super::share::Share;
 
 /// Bytes of a frame: the first is used if all packets fit.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];

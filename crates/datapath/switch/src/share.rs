@@ -1,14 +1,14 @@
-//! How threads share the queues of an interface: each has some of them for itself.
+//! How threads share the queues of a port: each has some of them for itself.
 
-use p4shield_switch::Way;
+use crate::numbers::Way;
 
-/// The threads that share an interface.
+/// The threads that share a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The number of threads, at least one.
     pub threads: usize,
-    /// The thread of the first queue. Another one for each interface lets interfaces with fewer queues than
-    /// there are threads keep all of them busy.
+    /// The thread of the first queue. Another one for each port lets ports with fewer queues than there are
+    /// threads keep all of them busy.
     pub first: usize,
 }
 
@@ -17,22 +17,31 @@ impl Share {
     pub const ALONE: Self = Self { threads: 1, first: 0 };
 
     /// Returns how many threads get queues, if there are this many to receive from.
-    pub(super) fn receivers(self, queues: usize) -> usize {
+    #[must_use]
+    pub fn receivers(self, queues: usize) -> usize {
         self.threads.min(queues).max(1)
     }
 
     /// Returns the thread with a place among those that get queues: that of queue `n` has place `n` modulo
     /// their number.
-    pub(super) const fn thread(self, place: usize) -> usize {
+    #[must_use]
+    pub const fn thread(self, place: usize) -> usize {
         (self.first + place) % self.threads
     }
 
-    /// Returns the way of each thread to the interface, with this many threads that receive and this many
-    /// queues to send by.
-    pub(super) fn ways(self, receivers: usize, transmit_queues: usize) -> Vec<Way> {
+    /// Returns the place of a thread among those that get queues, or behind them.
+    #[must_use]
+    pub const fn place(self, thread: usize) -> usize {
+        (thread + self.threads - self.first % self.threads) % self.threads
+    }
+
+    /// Returns the way of each thread to the port, with this many threads that receive and this many queues
+    /// to send by.
+    #[must_use]
+    pub fn ways(self, receivers: usize, transmit_queues: usize) -> Vec<Way> {
         let senders = receivers.min(transmit_queues).max(1);
         let way = |thread: usize| {
-            let place = (thread + self.threads - self.first % self.threads) % self.threads;
+            let place = self.place(thread);
             let other = u8::try_from(self.thread(place % senders)).ok();
             Way { thread: other.filter(|_| place >= senders), has_queue: place == 0 }
         };

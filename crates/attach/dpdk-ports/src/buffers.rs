@@ -2,13 +2,14 @@
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use crate::error::Error;
+use crate::devices::{Devices, OwnedPool};
 use crate::interface::{BURST, Mbuf, Pool, RawPacket};
 use crate::library::Library;
 
 /// Buffers that are kept for the next packets that are sent: those of a burst for each of a few ports.
-const KEPT: usize = 8 * BURST;
+pub(crate) const KEPT: usize = 8 * BURST;
 /// Bytes of the longest packet of several segments that is received whole.
 const LONGEST: usize = 1 << 16;
 
@@ -28,39 +29,45 @@ pub(crate) struct Buffers {
     kept: Vec<Buffer>,
     /// Where packets of several segments are put together.
     whole: Box<[u8]>,
+    _pool: Arc<OwnedPool>,
+    /// Dropped last: closes the devices if no other thread uses them.
+    _devices: Arc<Devices>,
 }
 
 impl Buffers {
-    /// Makes a pool for rings with so many descriptors, of packets with so many bytes.
-    ///
-    /// # Errors
-    /// There is not enough memory.
-    pub(crate) fn new(library: Library, name: &str, descriptors: u32, room: u16) -> Result<Self, Error> {
-        let buffers = descriptors + KEPT as u32;
-        let name = std::ffi::CString::new(name).unwrap_or_default();
-        let memory = || Error::Memory { buffers, room, log: library.log() };
-        let pool = library.pool(&name, buffers, room).ok_or_else(memory)?;
-        let whole = vec![0; LONGEST].into_boxed_slice();
-        Ok(Self { library, pool, room: room.into(), kept: Vec::with_capacity(KEPT), whole })
+    /// Takes the buffers of the calling thread's pool, for these devices.
+    pub(crate) fn new(pool: Arc<OwnedPool>, devices: Arc<Devices>) -> Self {
+        Self {
+            library: pool.library(),
+            pool: pool.pool(),
+            room: pool.room(),
+            kept: Vec::with_capacity(KEPT),
+            whole: vec![0; LONGEST].into_boxed_slice(),
+            _pool: pool,
+            _devices: devices,
+        }
     }
 
     pub(crate) const fn library(&self) -> Library {
         self.library
     }
 
-    pub(crate) const fn pool(&self) -> NonNull<Pool> {
-        self.pool
-    }
-
-    /// Receives up to `most` packets of an open port, and keeps their buffers. Returns their number.
+    /// Receives up to `most` packets of a queue of an open port, and keeps their buffers. Returns their
+    /// number.
     #[inline]
-    pub(crate) fn receive(&mut self, port: u16, most: usize, mut each: impl FnMut(&[u8])) -> usize {
+    pub(crate) fn receive(
+        &mut self,
+        port: u16,
+        queue: u16,
+        most: usize,
+        mut each: impl FnMut(&[u8]),
+    ) -> usize {
         let mut buffers = [const { MaybeUninit::<Buffer>::uninit() }; BURST];
         let mut packets = [const { MaybeUninit::<RawPacket>::uninit() }; BURST];
         let (to, described) = (buffers.as_mut_ptr().cast(), packets.as_mut_ptr().cast());
-        // SAFETY: the port is open, and there are so many places.
+        // SAFETY: the port is open, the queue is this thread's, and there are so many places.
         let count = unsafe {
-            (self.library.0.receive)(port, self.pool.as_ptr(), to, described, most.min(BURST) as u16)
+            (self.library.0.receive)(port, queue, self.pool.as_ptr(), to, described, most.min(BURST) as u16)
         };
         let count = usize::from(count).min(BURST);
         for (buffer, packet) in buffers.into_iter().zip(&packets).take(count) {
@@ -141,7 +148,5 @@ impl Drop for Buffers {
     fn drop(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
         self.release(&mut kept);
-        // SAFETY: the pool is the library's, which keeps it if a buffer is missing.
-        unsafe { (self.library.0.free_pool)(self.pool.as_ptr()) };
     }
 }

@@ -74,6 +74,9 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// There is no device.
+    #[error("there is no DPDK device to open")]
+    NoDevice,
     /// A device is two ports.
     #[error("{device} is given for two ports; name each device once")]
     Twice {
@@ -117,7 +120,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The calling thread cannot use DPDK.
-    #[error("DPDK takes no further thread of this process")]
+    #[error(
+        "DPDK takes no further thread of this process; use fewer --threads, or start it with fewer lcores \
+         (--dpdk)"
+    )]
     Thread(#[source] io::Error),
     /// A system call failed.
     #[error("cannot wait for commands with poll(2)")]

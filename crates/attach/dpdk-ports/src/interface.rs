@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Version of the interface.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Name of the function that returns the table.
 pub(crate) const ENTRY: &CStr = c"p4shield_ethdev_table";
 /// Most packets that are received or sent at once.
@@ -56,13 +56,13 @@ pub(crate) struct Table {
     pub(crate) describe: unsafe extern "C" fn(u16, *mut Device) -> c_int,
     pub(crate) pool: unsafe extern "C" fn(*const c_char, u32, u16) -> *mut Pool,
     pub(crate) free_pool: unsafe extern "C" fn(*mut Pool),
-    pub(crate) open: unsafe extern "C" fn(u16, *const Device, *mut Pool, *mut *const c_char) -> c_int,
+    pub(crate) open: unsafe extern "C" fn(u16, *const Device, *const *mut Pool, *mut *const c_char) -> c_int,
     pub(crate) close: unsafe extern "C" fn(u16),
     pub(crate) is_removed: unsafe extern "C" fn(u16) -> c_int,
     pub(crate) enter: unsafe extern "C" fn() -> c_int,
     pub(crate) leave: unsafe extern "C" fn(),
-    pub(crate) receive: unsafe extern "C" fn(u16, *mut Pool, *mut *mut Mbuf, *mut RawPacket, u16) -> u16,
-    pub(crate) send: unsafe extern "C" fn(u16, *mut *mut Mbuf, *const u16, u16) -> u16,
+    pub(crate) receive: unsafe extern "C" fn(u16, u16, *mut Pool, *mut *mut Mbuf, *mut RawPacket, u16) -> u16,
+    pub(crate) send: unsafe extern "C" fn(u16, u16, *mut *mut Mbuf, *const u16, u16) -> u16,
     pub(crate) allocate: unsafe extern "C" fn(*mut Pool, *mut *mut Mbuf, u16) -> u16,
     pub(crate) copy: unsafe extern "C" fn(*const Mbuf, *mut u8, u32) -> u32,
     pub(crate) release: unsafe extern "C" fn(*mut *mut Mbuf, u16),

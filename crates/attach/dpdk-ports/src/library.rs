@@ -113,7 +113,8 @@ impl Library {
         ptr::NonNull::new(unsafe { (self.0.pool)(name.as_ptr(), buffers, room) })
     }
 
-    /// Starts a device. The error has the step that failed.
+    /// Starts a device with this many transmit queues, and a receive queue for each of these pools. The error
+    /// has the step that failed.
     ///
     /// # Errors
     /// A step failed.
@@ -121,11 +122,12 @@ impl Library {
         self,
         port: u16,
         device: &Device,
-        pool: ptr::NonNull<Pool>,
+        pools: &[ptr::NonNull<Pool>],
     ) -> Result<(), (String, io::Error)> {
         let mut step: *const c_char = c"".as_ptr();
-        // SAFETY: a pool of this library, and places that live on.
-        let code = unsafe { (self.0.open)(port, device, pool.as_ptr(), &raw mut step) };
+        let device = Device { rx_queues: pools.len() as u16, ..*device };
+        // SAFETY: as many pools of this library as receive queues, and places that live on.
+        let code = unsafe { (self.0.open)(port, &raw const device, pools.as_ptr().cast(), &raw mut step) };
         checked(code).map(drop).map_err(|error| {
             // SAFETY: a constant C string of the library, or ours.
             let step = unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned();

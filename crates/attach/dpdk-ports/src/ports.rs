@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use p4shield_switch::PacketIo;
@@ -10,24 +9,29 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::buffers::Buffers;
-use crate::config::DpdkConfig;
-use crate::eal;
 use crate::error::Error;
 use crate::idle::Idle;
-use crate::interface::{BURST, Device};
 use crate::library::Library;
-use crate::port::{OVERHEAD, Port, find};
+use crate::port::{Port, Queues};
 
 /// Rounds of a switch from one look for devices that are gone to the next.
 const LOOK: u32 = 1 << 16;
-/// Bytes of a buffer for packets of an ordinary MTU; longer ones are multiples of half of it.
-const ROOM: u16 = 2048;
 
 /// The reason why a device is lost, and the remedy.
 const GONE: &str = "was unplugged; plug it in again, and restart the switch";
 
 /// The calling thread as one of EAL's, so that it has a cache of free buffers.
-struct Entered(Library);
+pub(crate) struct Entered(Library);
+
+impl Entered {
+    /// Makes the calling thread one of EAL's; `None` if it is one already.
+    ///
+    /// # Errors
+    /// EAL takes no further thread.
+    pub(crate) fn new(library: Library) -> Result<Option<Self>, Error> {
+        Ok(library.enter().map_err(Error::Thread)?.then(|| Self(library)))
+    }
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -36,31 +40,8 @@ impl Drop for Entered {
     }
 }
 
-/// Finds the devices, and describes them.
-fn find_all(library: Library, names: &[String]) -> Result<Vec<(u16, Device)>, Error> {
-    let mut found: Vec<(u16, Device)> = Vec::new();
-    for name in names {
-        let device = find(library, name)?;
-        if found.iter().any(|other| other.0 == device.0) {
-            return Err(Error::Twice { device: name.clone() });
-        }
-        found.push(device);
-    }
-    Ok(found)
-}
-
-/// Makes buffers for full rings of these devices, each as long as their longest packet.
-fn make_buffers(library: Library, found: &[(u16, Device)]) -> Result<Buffers, Error> {
-    static POOLS: AtomicU32 = AtomicU32::new(0);
-    let of_port = |d: &Device| u32::from(d.rx_ring) + u32::from(d.tx_ring) + 2 * BURST as u32;
-    let descriptors = found.iter().map(|(_, device)| of_port(device)).sum();
-    let mtu = found.iter().map(|(_, device)| device.mtu).max().unwrap_or_default();
-    let room = mtu.saturating_add(OVERHEAD).max(ROOM).div_ceil(ROOM / 2).saturating_mul(ROOM / 2);
-    let name = format!("p4shield{}", POOLS.fetch_add(1, Ordering::Relaxed));
-    Buffers::new(library, &name, descriptors, room)
-}
-
 /// DPDK devices as the ports of a thread, opened by [`DpdkPorts::open`]. They stay on that thread.
+// Fields are dropped in their order: the devices close before the thread leaves EAL.
 pub struct DpdkPorts {
     ports: Vec<Port>,
     buffers: Buffers,
@@ -70,28 +51,22 @@ pub struct DpdkPorts {
 }
 
 impl DpdkPorts {
-    /// Loads the library and starts EAL, unless that has happened, and opens the devices.
-    ///
-    /// # Errors
-    /// [`Error`]: the library is missing, EAL does not start, or a device does not exist or open.
-    pub fn open(config: &DpdkConfig) -> Result<Self, Error> {
-        let library = eal::start(config)?;
-        let entered = library.enter().map_err(Error::Thread)?.then(|| Entered(library));
-        let found = find_all(library, &config.devices)?;
-        let buffers = make_buffers(library, &found)?;
-        let mut ports =
-            Self { ports: Vec::new(), buffers, idle: Idle::default(), rounds: 0, _entered: entered };
-        for (name, (number, device)) in config.devices.iter().zip(&found) {
-            let port = Port::open(name, *number, device, &ports.buffers)?;
-            ports.ports.push(port);
-        }
-        Ok(ports)
+    /// Uses these queues on the calling thread, which is one of EAL's.
+    pub(crate) fn new(queues: &[Queues], buffers: Buffers, entered: Option<Entered>) -> Self {
+        let ports: Vec<_> = queues.iter().copied().map(Port::new).collect();
+        Self { ports, buffers, idle: Idle::default(), rounds: 0, _entered: entered }
     }
 
     /// Returns how long the thread may sleep, now that a round received nothing: no time at all at first,
-    /// then a moment.
+    /// then a moment. A thread that receives from no device has to wake for nothing but packets that a device
+    /// has not taken.
     pub fn pause(&mut self) -> Duration {
-        self.idle.pause(self.ports.iter().any(Port::has_staged))
+        let has_staged = self.ports.iter().any(Port::has_staged);
+        if has_staged || self.ports.iter().any(Port::receives) {
+            self.idle.pause(has_staged)
+        } else {
+            Duration::MAX
+        }
     }
 
     #[cold]
@@ -141,15 +116,16 @@ impl PacketIo for DpdkPorts {
         Ok(())
     }
 
-    /// Devices are polled, and wake no thread: a thread that was idle for a while sleeps for a moment at
-    /// most, whatever `longest` is.
+    /// Devices are polled, and wake no thread: a thread that receives from one sleeps for a moment at most
+    /// after it was idle for a while, whatever `longest` is.
     fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         let longest = longest.min(self.pause());
         // The thread looks for commands in each round anyway.
         if longest.is_zero() {
             return Ok(());
         }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let tv_sec = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
+        let timeout = Timespec { tv_sec, tv_nsec: i64::from(longest.subsec_nanos()) };
         let mut fds = bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN));
         match poll(fds.as_mut_slice(), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -160,7 +136,7 @@ impl PacketIo for DpdkPorts {
 
 impl Drop for DpdkPorts {
     fn drop(&mut self) {
-        self.ports.iter_mut().for_each(|port| port.close(&self.buffers));
+        self.ports.iter_mut().for_each(|port| port.release(&self.buffers));
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, Error};
-use p4shield_switch::{BATCH, PacketIo};
+use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, Error, FurtherDevices, OpenDevices};
+use p4shield_switch::{BATCH, PacketIo, Way};
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 /// Options of all tests, since EAL starts once in a process.
@@ -25,6 +25,16 @@ fn config(devices: &[&str]) -> DpdkConfig {
 
 fn open(devices: &[&str]) -> DpdkPorts {
     DpdkPorts::open(&config(devices)).unwrap_or_else(|e| panic!("{e}: {e:?}"))
+}
+
+/// Opens devices for two threads. Returns the ports of this one, and the part of the other.
+fn open_for_two(devices: &[&str]) -> (DpdkPorts, FurtherDevices, [Vec<Way>; 2]) {
+    let opened = DpdkPorts::open_for(&config(devices), 2).unwrap_or_else(|e| panic!("{e}: {e:?}"));
+    let OpenDevices { ports, ways, mut further } = opened;
+    let other = further.pop().unwrap();
+    assert!(further.is_empty());
+    let ways = [ways, other.ways.clone()];
+    (ports, other, ways)
 }
 
 fn refused(devices: &[&str]) -> Error {
@@ -133,6 +143,123 @@ fn threads_open_devices_of_their_own() {
             });
         }
     });
+}
+
+/// The way of a thread that sends by a queue of its own, and leaves the port's rate to another one.
+const BESIDE: Way = Way { thread: None, has_queue: false };
+
+/// The way of a thread that hands packets to another one.
+const fn by(thread: u8) -> Way {
+    Way { thread: Some(thread), has_queue: false }
+}
+
+#[test]
+fn two_threads_receive_and_send_by_queues_of_their_own() {
+    // What is sent by a ring's queue is received by the queue of the same number.
+    let (mut one, other, ways) = open_for_two(&["net_ring3", "net_null7,size=64", "net_ring4"]);
+    assert_eq!(ways, [[Way::OWN, BESIDE, Way::OWN], [BESIDE, Way::OWN, BESIDE]]);
+    let work = |ports: &mut DpdkPorts, thread: usize| {
+        for round in 0..500 {
+            let sent: Vec<_> = (0..BATCH).map(|n| packet(thread * 131 + round + n, 60 + n)).collect();
+            for ring in [0, 2] {
+                assert!(sent.iter().all(|bytes| ports.send(ring, bytes)));
+            }
+            ports.flush().unwrap();
+            for ring in [0, 2] {
+                assert_eq!(drain(ports, ring), sent, "thread {thread}");
+            }
+            assert_eq!(ports.receive(1, BATCH, |bytes| assert_eq!(bytes.len(), 64)).unwrap(), BATCH);
+            assert!(sent.iter().all(|bytes| ports.send(1, bytes)));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(&mut other.into_ports().unwrap().unwrap(), 1));
+        work(&mut one, 0);
+    });
+    work(&mut one, 0);
+}
+
+#[test]
+fn a_device_with_one_queue_is_served_by_one_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
+    let packets = [packet(1, 60), packet(2, 90)];
+    write(&input, &packets);
+    let pcap = |n: u32| format!("net_pcap{n},rx_pcap={},tx_pcap={}", input.display(), output.display());
+    // Alone, it is the first thread's, and the other has no work with it.
+    let (mut one, other, ways) = open_for_two(&[&pcap(1)]);
+    assert_eq!(ways, [[Way::OWN], [by(0)]]);
+    assert!(other.into_ports().unwrap().is_none());
+    assert_eq!(drain(&mut one, 0), packets);
+    drop(one);
+    // The second device's queue is the second thread's.
+    let (mut one, other, ways) = open_for_two(&["net_null8,size=64", &pcap(2)]);
+    assert_eq!(ways, [[Way::OWN, by(1)], [BESIDE, Way::OWN]]);
+    let elsewhere = std::thread::spawn(move || {
+        let mut other = other.into_ports().unwrap().unwrap();
+        assert!(other.send(1, &packet(3, 70)));
+        other.flush().unwrap();
+        drain(&mut other, 1)
+    });
+    assert_eq!(one.receive(1, BATCH, |_| {}).unwrap(), 0);
+    assert!(!one.send(1, &packet(3, 70)), "it has no queue to send by");
+    assert_eq!(elsewhere.join().unwrap(), packets);
+}
+
+#[test]
+fn a_thread_that_only_receives_hands_packets_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, output] = ["first", "second", "out"].map(|name| folder.path().join(name));
+    write(&first, &[packet(1, 60)]);
+    write(&second, &[packet(2, 90)]);
+    let input = format!("rx_pcap={},rx_pcap={}", first.display(), second.display());
+    let (mut one, other, ways) = open_for_two(&[&format!("net_pcap3,{input},tx_pcap={}", output.display())]);
+    assert_eq!(ways, [[Way::OWN], [by(0)]]);
+    assert_eq!(drain(&mut one, 0), [packet(1, 60)]);
+    let mut other = other.into_ports().unwrap().unwrap();
+    assert_eq!(drain(&mut other, 0), [packet(2, 90)]);
+    assert!(!other.send(0, &packet(2, 90)) && one.send(0, &packet(2, 90)));
+}
+
+#[test]
+fn a_thread_that_only_sends_sleeps_until_it_is_woken() {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, first, second] = ["in", "first", "second"].map(|name| folder.path().join(name));
+    write(&input, &[packet(1, 60)]);
+    let output = format!("tx_pcap={},tx_pcap={}", first.display(), second.display());
+    let (_one, other, ways) = open_for_two(&[&format!("net_pcap4,rx_pcap={},{output}", input.display())]);
+    assert_eq!(ways, [[Way::OWN], [BESIDE]]);
+    let mut other = other.into_ports().unwrap().unwrap();
+    assert_eq!(other.receive(0, BATCH, |_| {}).unwrap(), 0);
+    assert!(other.send(0, &packet(2, 90)));
+    other.flush().unwrap();
+    assert_eq!(other.pause(), Duration::MAX, "no device has a packet for it");
+}
+
+#[test]
+fn devices_close_after_the_last_thread() {
+    // More rounds than there is memory for, if the buffers of a round were not freed.
+    for round in 0..90 {
+        let (mut one, other, _) = open_for_two(&["net_null10,size=100", "net_null11"]);
+        let works = |ports: &mut DpdkPorts| {
+            assert_eq!(ports.receive(0, BATCH, |bytes| assert_eq!(bytes.len(), 100)).unwrap(), BATCH);
+            assert!(ports.send(0, &packet(0, 100)) && ports.send(1, &packet(1, 100)));
+            ports.flush().unwrap();
+            assert!(ports.send(1, &packet(2, 100)), "it stays behind");
+        };
+        works(&mut one);
+        let enter = move || works(&mut other.into_ports().unwrap().unwrap());
+        match round % 3 {
+            0 => drop(enter),
+            1 => std::thread::spawn(enter).join().unwrap(),
+            _ => {
+                drop(one);
+                std::thread::spawn(enter).join().unwrap();
+                continue;
+            }
+        }
+        works(&mut one);
+    }
 }
 
 #[test]

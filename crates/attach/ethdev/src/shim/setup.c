@@ -21,6 +21,8 @@
 
 /* Descriptors of a queue, if the device has no other limits. */
 #define RING 512
+/* What a device tells flows apart by, so that it receives each in one queue: addresses and ports. */
+#define FLOWS (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP)
 /* Free buffers that each thread keeps for itself. */
 #define CACHE 256
 
@@ -196,26 +198,49 @@ void p4s_free_pool(struct rte_mempool *pool)
 	end();
 }
 
-static int start(uint16_t port, const struct p4s_device *device, struct rte_mempool *pool, const char **step)
+static int configure(uint16_t port, const struct p4s_device *device)
 {
+	struct rte_eth_dev_info info;
 	struct rte_eth_conf conf;
+	uint64_t flows;
+	int error;
+
+	memset(&info, 0, sizeof(info));
+	error = rte_eth_dev_info_get(port, &info);
+	if (error != 0)
+		return error;
+	memset(&conf, 0, sizeof(conf));
+	conf.rxmode.mtu = device->mtu;
+	flows = info.flow_type_rss_offloads & FLOWS;
+	if (device->rx_queues > 1 && flows != 0) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = flows;
+	}
+	return rte_eth_dev_configure(port, device->rx_queues, device->tx_queues, &conf);
+}
+
+static int start(uint16_t port, const struct p4s_device *device, struct rte_mempool *const *pools,
+		 const char **step)
+{
 	int socket = rte_eth_dev_socket_id(port);
 	int error;
 
-	memset(&conf, 0, sizeof(conf));
-	conf.rxmode.mtu = device->mtu;
-	*step = "configure it with one queue each way";
-	error = rte_eth_dev_configure(port, 1, 1, &conf);
+	*step = "configure its queues";
+	error = configure(port, device);
 	if (error != 0)
 		return error;
-	*step = "set its receive queue up";
-	error = rte_eth_rx_queue_setup(port, 0, device->rx_ring, socket, NULL, pool);
-	if (error != 0)
-		return error;
-	*step = "set its transmit queue up";
-	error = rte_eth_tx_queue_setup(port, 0, device->tx_ring, socket, NULL);
-	if (error != 0)
-		return error;
+	*step = "set a receive queue up";
+	for (uint16_t queue = 0; queue < device->rx_queues; queue++) {
+		error = rte_eth_rx_queue_setup(port, queue, device->rx_ring, socket, NULL, pools[queue]);
+		if (error != 0)
+			return error;
+	}
+	*step = "set a transmit queue up";
+	for (uint16_t queue = 0; queue < device->tx_queues; queue++) {
+		error = rte_eth_tx_queue_setup(port, queue, device->tx_ring, socket, NULL);
+		if (error != 0)
+			return error;
+	}
 	*step = "start it";
 	error = rte_eth_dev_start(port);
 	if (error != 0)
@@ -226,12 +251,13 @@ static int start(uint16_t port, const struct p4s_device *device, struct rte_memp
 	return error == -ENOTSUP ? 0 : error;
 }
 
-int p4s_open(uint16_t port, const struct p4s_device *device, struct rte_mempool *pool, const char **step)
+int p4s_open(uint16_t port, const struct p4s_device *device, struct rte_mempool *const *pools,
+	     const char **step)
 {
 	int error;
 
 	begin();
-	error = start(port, device, pool, step);
+	error = start(port, device, pools, step);
 	end();
 	return error;
 }

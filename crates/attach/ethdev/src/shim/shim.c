@@ -27,10 +27,10 @@ static inline void describe(const struct rte_mbuf *mbuf, const struct rte_mempoo
 		is_whole && mbuf->pool == pool && RTE_MBUF_DIRECT(mbuf) && rte_mbuf_refcnt_read(mbuf) == 1;
 }
 
-static uint16_t receive_packets(uint16_t port, struct rte_mempool *pool, struct rte_mbuf **buffers,
-				struct p4s_packet *packets, uint16_t most)
+static uint16_t receive_packets(uint16_t port, uint16_t queue, struct rte_mempool *pool,
+				struct rte_mbuf **buffers, struct p4s_packet *packets, uint16_t most)
 {
-	uint16_t count = rte_eth_rx_burst(port, 0, buffers, RTE_MIN(most, P4S_BURST));
+	uint16_t count = rte_eth_rx_burst(port, queue, buffers, RTE_MIN(most, P4S_BURST));
 
 	for (uint16_t i = 0; i < count; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(buffers[i], void *));
@@ -39,7 +39,8 @@ static uint16_t receive_packets(uint16_t port, struct rte_mempool *pool, struct 
 	return count;
 }
 
-static uint16_t send_packets(uint16_t port, struct rte_mbuf **buffers, const uint16_t *lens, uint16_t count)
+static uint16_t send_packets(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, const uint16_t *lens,
+			     uint16_t count)
 {
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *mbuf = buffers[i];
@@ -54,7 +55,7 @@ static uint16_t send_packets(uint16_t port, struct rte_mbuf **buffers, const uin
 		mbuf->data_len = lens[i];
 		mbuf->pkt_len = lens[i];
 	}
-	return rte_eth_tx_burst(port, 0, buffers, count);
+	return rte_eth_tx_burst(port, queue, buffers, count);
 }
 
 static uint16_t allocate_buffers(struct rte_mempool *pool, struct rte_mbuf **buffers, uint16_t count)

@@ -11,7 +11,7 @@
 struct rte_mbuf;
 struct rte_mempool;
 
-#define P4S_VERSION 1
+#define P4S_VERSION 2
 /* Most packets that are received or sent at once. */
 #define P4S_BURST 32
 
@@ -24,7 +24,7 @@ struct p4s_packet {
 
 /* A device, before it is opened. */
 struct p4s_device {
-	uint16_t rx_queues; /* most queues, 0 if it does not receive */
+	uint16_t rx_queues; /* most queues, 0 if it does not receive; for `open`, how many there will be */
 	uint16_t tx_queues;
 	uint16_t rx_ring; /* descriptors of a queue */
 	uint16_t tx_ring;
@@ -47,9 +47,13 @@ struct p4s_table {
 	struct rte_mempool *(*pool)(const char *name, uint32_t buffers, uint16_t room);
 	/* Frees a pool, unless a device still has buffers of it. */
 	void (*free_pool)(struct rte_mempool *pool);
-	/* Configures and starts a device with one queue each way; `step` names what failed. */
-	int (*open)(uint16_t port, const struct p4s_device *device, struct rte_mempool *pool, const char **step);
-	/* Stops a device, and removes it unless another one is behind the same hardware. */
+	/*
+	 * Configures and starts a device with so many queues; `pools` has the pool of each receive queue, and
+	 * `step` names what failed. Packets of one flow arrive in one queue.
+	 */
+	int (*open)(uint16_t port, const struct p4s_device *device, struct rte_mempool *const *pools,
+		    const char **step);
+	/* Stops a device that no thread uses, and removes it unless another one is behind the same hardware. */
 	void (*close)(uint16_t port);
 	/* Returns 1 if the device was unplugged. */
 	int (*is_removed)(uint16_t port);
@@ -57,11 +61,15 @@ struct p4s_table {
 	int (*enter)(void);
 	/* Takes a thread back for which `enter` returned 1. */
 	void (*leave)(void);
-	/* Receives up to so many packets, at most P4S_BURST, of a device that uses this pool. */
-	uint16_t (*receive)(uint16_t port, struct rte_mempool *pool, struct rte_mbuf **buffers,
+	/*
+	 * Receives up to so many packets, at most P4S_BURST, of a queue that uses this pool. One thread at a time
+	 * calls this for a queue, and one `send`.
+	 */
+	uint16_t (*receive)(uint16_t port, uint16_t queue, struct rte_mempool *pool, struct rte_mbuf **buffers,
 			    struct p4s_packet *packets, uint16_t most);
 	/* Sends the first `lens` bytes from `start` of each. Returns how many of the first ones the device took. */
-	uint16_t (*send)(uint16_t port, struct rte_mbuf **buffers, const uint16_t *lens, uint16_t count);
+	uint16_t (*send)(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, const uint16_t *lens,
+			 uint16_t count);
 	/* Takes so many buffers, or none. */
 	uint16_t (*allocate)(struct rte_mempool *pool, struct rte_mbuf **buffers, uint16_t count);
 	/* Copies a packet of several segments. Returns how many bytes were copied. */

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts};
+use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, FurtherDevices, OpenDevices};
 use p4shield_switch::{ExchangePorts, MAX_PORTS, PacketIo, Refused, Unsent, Way};
 
 use crate::afxdp::{self, AfxdpConfig, AfxdpPorts, InterfacePort};
@@ -53,16 +53,20 @@ pub struct OpenPorts {
 pub struct FurtherPorts {
     places: Vec<Place>,
     interfaces: AfxdpPorts,
+    devices: Option<FurtherDevices>,
     /// The thread's ways, by place.
     pub ways: Vec<Way>,
 }
 
 impl FurtherPorts {
-    /// Returns the ports of the thread.
-    #[must_use]
-    pub fn into_ports(self) -> Ports {
-        let Self { places, interfaces, .. } = self;
-        Ports { places, interfaces, devices: None, files: PcapPorts::default(), controller: None }
+    /// Returns the ports of the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: DPDK takes no further thread.
+    pub fn into_ports(self) -> Result<Ports, Error> {
+        let Self { places, interfaces, devices, .. } = self;
+        let devices = devices.map(FurtherDevices::into_ports).transpose()?.flatten();
+        Ok(Ports { places, interfaces, devices, files: PcapPorts::default(), controller: None })
     }
 }
 
@@ -92,7 +96,37 @@ enum Place {
     Elsewhere,
 }
 
-/// The first thread has all ports but the interfaces, which threads share.
+/// The names of ports by kind, and the places of all.
+struct Sorted<'a> {
+    places: Vec<Place>,
+    interfaces: Vec<&'a str>,
+    devices: Vec<String>,
+    files: Vec<PortFiles>,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(names: &'a [String]) -> Self {
+        let mut places = Vec::with_capacity(MAX_PORTS);
+        let (mut interfaces, mut devices, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        for name in names {
+            places.push(if name == CONTROLLER {
+                Place::Controller
+            } else if let Some(device) = name.strip_prefix(DPDK) {
+                devices.push(device.to_owned());
+                Place::Device(devices.len() - 1)
+            } else if let Some(names) = name.strip_prefix(PCAP) {
+                files.push(port_files(names));
+                Place::File(files.len() - 1)
+            } else {
+                interfaces.push(name.as_str());
+                Place::Interface(interfaces.len() - 1)
+            });
+        }
+        Self { places, interfaces, devices, files }
+    }
+}
+
+/// The first thread has all ports but interfaces and DPDK devices, which threads share.
 const ELSEWHERE: Way = Way { thread: Some(0), has_queue: false };
 
 /// The ports of a thread, opened by [`Ports::open`].
@@ -112,27 +146,12 @@ impl Ports {
     /// # Errors
     /// An interface or a device cannot be opened; then none is.
     pub fn open(config: &PortsConfig, threads: usize) -> Result<OpenPorts, Error> {
-        let mut places = Vec::with_capacity(MAX_PORTS);
-        let (mut interfaces, mut devices, mut files) = (Vec::new(), Vec::new(), Vec::new());
-        for name in &config.names {
-            places.push(if name == CONTROLLER {
-                Place::Controller
-            } else if let Some(device) = name.strip_prefix(DPDK) {
-                devices.push(device.to_owned());
-                Place::Device(devices.len() - 1)
-            } else if let Some(names) = name.strip_prefix(PCAP) {
-                files.push(port_files(names));
-                Place::File(files.len() - 1)
-            } else {
-                interfaces.push(name.as_str());
-                Place::Interface(interfaces.len() - 1)
-            });
-        }
+        let Sorted { places, interfaces, devices, files } = Sorted::of(&config.names);
         // Outputs are created only if all else is there.
         let mut parts = AfxdpPorts::open_for(&AfxdpConfig::new(interfaces), threads)?;
         let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
         let dpdk = DpdkConfig { devices, options, library };
-        let devices = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open(&dpdk)).transpose()?;
+        let opened = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open_for(&dpdk, threads)).transpose()?;
         let has_controller = config.names.iter().any(|name| name == CONTROLLER);
         let controller = has_controller.then(|| Box::new(Controller::new()));
         let files = PcapPorts::open(&files)?;
@@ -141,16 +160,18 @@ impl Ports {
             _ => None,
         };
         let indexes = places.iter().map(index).collect();
-        let others = parts.split_off(1).into_iter();
-        let further = others.map(|(interfaces, ways)| further(&places, interfaces, &ways)).collect();
-        let (interfaces, own) = parts.swap_remove(0);
-        let ways = ways(&places, &own, Way::OWN);
-        Ok(OpenPorts {
-            ports: Self { places, interfaces, devices, files, controller },
-            ways,
-            further,
-            indexes,
-        })
+        let others = parts.split_off(1);
+        let (interfaces, to_interfaces) = parts.swap_remove(0);
+        let (devices, to_devices, further_devices) = match opened {
+            Some(OpenDevices { ports, ways, further }) => (Some(ports), ways, further),
+            None => Default::default(),
+        };
+        let further_devices = further_devices.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let others = others.into_iter().zip(further_devices);
+        let further = others.map(|((io, ways), devices)| further(&places, io, &ways, devices)).collect();
+        let ways = ways(&places, &to_interfaces, &to_devices, Way::OWN);
+        let ports = Self { places, interfaces, devices, files, controller };
+        Ok(OpenPorts { ports, ways, further, indexes })
     }
 
     /// Returns whether all ports are capture files.
@@ -165,18 +186,26 @@ impl Ports {
     }
 }
 
-/// Returns the part of a further thread from its part of the interfaces.
-fn further(places: &[Place], interfaces: AfxdpPorts, own_ways: &[Way]) -> FurtherPorts {
+/// Returns the part of a further thread from its parts of the interfaces and devices.
+fn further(
+    places: &[Place],
+    interfaces: AfxdpPorts,
+    to_interfaces: &[Way],
+    devices: Option<FurtherDevices>,
+) -> FurtherPorts {
     let mut own = Vec::with_capacity(MAX_PORTS);
-    let is_shared = |place: &Place| matches!(place, Place::Interface(_));
+    let is_shared = |place: &Place| matches!(place, Place::Interface(_) | Place::Device(_));
     own.extend(places.iter().map(|place| if is_shared(place) { *place } else { Place::Elsewhere }));
-    FurtherPorts { places: own, interfaces, ways: ways(places, own_ways, ELSEWHERE) }
+    let to_devices = devices.as_ref().map_or(&[][..], |part| &part.ways);
+    let ways = ways(places, to_interfaces, to_devices, ELSEWHERE);
+    FurtherPorts { places: own, interfaces, devices, ways }
 }
 
-/// Returns the ways by place, from those to interfaces and the one to all else.
-fn ways(places: &[Place], to_interfaces: &[Way], other: Way) -> Vec<Way> {
+/// Returns the ways by place, from those to interfaces and devices, and the one to all else.
+fn ways(places: &[Place], to_interfaces: &[Way], to_devices: &[Way], other: Way) -> Vec<Way> {
     let way = |place: &Place| match *place {
         Place::Interface(index) => to_interfaces[index],
+        Place::Device(index) => to_devices[index],
         _ => other,
     };
     places.iter().map(way).collect()
@@ -242,7 +271,7 @@ impl PacketIo for Ports {
         self.are_files() && self.files.ended()
     }
 
-    /// With a DPDK device the thread polls, and sleeps for a moment at most: see [`DpdkPorts`].
+    /// A thread that receives from a DPDK device polls, and sleeps for a moment at most: see [`DpdkPorts`].
     fn wait(&mut self, longest: Duration, bell: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         let pause = self.devices.as_mut().map_or(longest, |devices| longest.min(devices.pause()));
         // The thread looks for commands in each round anyway.

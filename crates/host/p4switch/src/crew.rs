@@ -1,11 +1,11 @@
 //! The packet threads: the round of each, and the start and end of those beside the first.
 
 use crate::order::Inbox;
-use p4shield_io::ports::{FurtherPorts, Ports};
+use p4shield_io::ports::{self, FurtherPorts, Ports};
 use p4shield_switch::{Links, PacketIo as _, PortError, Seat, Switch};
 use p4shield_text::chain;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +22,17 @@ struct Member {
 
 /// The packet threads beside the first, before they start.
 pub(crate) struct Crew(Vec<Member>);
+
+/// The reason why a packet thread does not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// It cannot use its part of the ports.
+    Ports(ports::Error),
+    /// Its ports do not have the numbers of the first thread's.
+    Numbers(PortError),
+    /// The system has no thread left.
+    System(std::io::Error),
+}
 
 /// Those that run. Dropping it ends them.
 pub(crate) struct Running {
@@ -42,36 +53,43 @@ impl Crew {
         Self(parts.map(member).collect())
     }
 
-    /// Starts the threads.
+    /// Starts the threads, and waits until each has its ports.
     ///
     /// # Errors
-    /// The system has no thread left.
-    pub(crate) fn start(self, problems: &Arc<Mutex<Vec<String>>>) -> std::io::Result<Running> {
+    /// [`StartError`]; then none runs.
+    pub(crate) fn start(self, problems: &Arc<Mutex<Vec<String>>>) -> Result<Running, StartError> {
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
         for (number, member) in (2..).zip(self.0) {
             let (stop, problems) = (Arc::clone(&running.stop), Arc::clone(problems));
             let builder = std::thread::Builder::new().name(format!("packets-{number}"));
-            let work = move || {
-                if let Err(error) = member.serve(&stop, &problems) {
-                    note(&problems, &error);
+            let (tell, hear) = mpsc::channel();
+            let work = move || match member.begin() {
+                Ok((mut switch, mut inbox)) => {
+                    // The first thread hears it, unless the switch ends.
+                    let _ = tell.send(Ok(()));
+                    while !stop.load(Ordering::Relaxed) {
+                        step(&mut switch, &mut inbox, &problems);
+                    }
                 }
+                Err(error) => drop(tell.send(Err(error))),
             };
-            running.threads.push(builder.spawn(work)?);
+            running.threads.push(builder.spawn(work).map_err(StartError::System)?);
+            let panicked = |_| Err(StartError::System(std::io::Error::other("a packet thread panicked")));
+            hear.recv().unwrap_or_else(panicked)?;
         }
         Ok(running)
     }
 }
 
 impl Member {
-    fn serve(self, stop: &AtomicBool, problems: &Mutex<Vec<String>>) -> Result<(), PortError> {
-        let Self { seat, ports, links, mut inbox } = self;
+    /// Makes the switch of the calling thread.
+    fn begin(self) -> Result<(Switch<Ports>, Inbox), StartError> {
+        let Self { seat, ports, links, inbox } = self;
         let ways = ports.ways.clone();
-        let mut switch = seat.take(ports.into_ports())?;
+        let ports = ports.into_ports().map_err(StartError::Ports)?;
+        let mut switch = seat.take(ports).map_err(StartError::Numbers)?;
         switch.set_links(links, &ways);
-        while !stop.load(Ordering::Relaxed) {
-            step(&mut switch, &mut inbox, problems);
-        }
-        Ok(())
+        Ok((switch, inbox))
     }
 }
 

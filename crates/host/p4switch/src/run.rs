@@ -1,7 +1,7 @@
 //! The first packet thread, and what is set up for all.
 
 use crate::api::{Answer, Format};
-use crate::crew::{Crew, SLEEP, step};
+use crate::crew::{Crew, SLEEP, StartError, step};
 use crate::desk::Desk;
 use crate::keeper::Keeper;
 use crate::metrics;
@@ -99,6 +99,16 @@ pub enum SwitchError {
     System(#[source] std::io::Error),
 }
 
+impl From<StartError> for SwitchError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Ports(error) => Self::Ports(error),
+            StartError::Numbers(error) => Self::Numbers(error),
+            StartError::System(error) => Self::System(error),
+        }
+    }
+}
+
 /// Forwards packets until `stop` is set. Calls `ready` once the ports are open and the socket answers.
 ///
 /// # Errors
@@ -161,7 +171,7 @@ pub fn run(
     let desk = Arc::new(desk);
     let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
     let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::System)?;
-    let _crew = crew.start(&problems).map_err(SwitchError::System)?;
+    let _crew = crew.start(&problems)?;
     serving(|| desk.spread(), &mut inbox, &mut switch)?;
     let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::System)?;
     ready();

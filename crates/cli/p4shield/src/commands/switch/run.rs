@@ -45,12 +45,12 @@ pub(super) struct Run {
     /// `p4shield switch packet send` arrive at it
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u16>,
-    /// Forward with this many threads, which share the queues of each interface
+    /// Forward with this many threads, which share the queues of each interface and DPDK device
     ///
     /// Each thread takes a core under load. Each has the program for itself if packets change nothing but
     /// counters. Otherwise they run it in turn, so that registers and meters are those of one thread, and
-    /// only receive and send beside each other. A thread without a queue of an interface hands packets for
-    /// it to one that has. The first thread serves DPDK devices.
+    /// only receive and send beside each other. A thread without a queue of a port hands packets for it to
+    /// one that has. The first thread has the controller's port.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     threads: usize,
     /// Load this file before the first packet, as `p4shield switch table load` does; may be repeated

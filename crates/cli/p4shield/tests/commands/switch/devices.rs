@@ -1,7 +1,10 @@
 //! Ports that are DPDK devices: virtual ones of the distribution's DPDK.
 
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use p4shield_testbed::{Guarded, process::run, wait_until};
 
@@ -10,6 +13,12 @@ use crate::common::{code, example, p4shield, stderr};
 
 /// EAL's options of the tests: no device of the machine, and nothing that two processes share.
 const OPTIONS: &str = "--no-pci --no-huge --no-shconf --no-telemetry -l 0 -m 256";
+
+/// Threads that the distribution's EAL has numbers for.
+const MAX_LCORES: u32 = if cfg!(target_arch = "x86_64") { 128 } else { 256 };
+
+/// Senders, each with a flow of its own.
+const FLOWS: usize = 40;
 
 /// Returns the library that cargo built for the tests.
 fn library() -> PathBuf {
@@ -30,8 +39,8 @@ impl Scene {
         command
     }
 
-    fn routes_over(&self, ports: [&str; 2]) {
-        let mut switch = self.start_devices(ports);
+    fn routes_over(&self, ports: [&str; 2], threads: &str) {
+        let mut switch = self.start_command(self.devices_command(ports).args(["--threads", threads]));
         assert!(!self.pings(), "no entry routes");
         self.add_routes();
         wait_until("a ping through the switch", 20, || self.pings()).unwrap();
@@ -51,13 +60,65 @@ impl Scene {
 #[test]
 fn a_switch_routes_between_dpdk_devices() {
     let Some(scene) = Scene::new() else { return };
-    scene.routes_over(["dpdk:net_af_packet0,iface=p0", "dpdk:net_af_packet1,iface=p1"]);
+    scene.routes_over(["dpdk:net_af_packet0,iface=p0", "dpdk:net_af_packet1,iface=p1"], "1");
 }
 
 #[test]
 fn a_dpdk_device_and_an_interface_are_ports_of_one_switch() {
     let Some(scene) = Scene::new() else { return };
-    scene.routes_over(["p0", "dpdk:net_af_packet0,iface=p1"]);
+    scene.routes_over(["p0", "dpdk:net_af_packet0,iface=p1"], "1");
+}
+
+#[test]
+fn threads_hand_packets_to_the_one_with_a_devices_queue() {
+    let Some(scene) = Scene::new() else { return };
+    // Each device has one queue, and each thread one device.
+    scene.routes_over(["dpdk:net_af_packet0,iface=p0", "dpdk:net_af_packet1,iface=p1"], "2");
+    // One thread has the device's queue, and three have none.
+    scene.routes_over(["p0", "dpdk:net_af_packet0,iface=p1"], "4");
+}
+
+#[test]
+fn threads_share_the_queues_of_dpdk_devices() {
+    let Some(scene) = Scene::new() else { return };
+    let ports = [0, 1].map(|n| format!("dpdk:net_af_packet{n},iface=p{n},qpairs=2"));
+    let _switch =
+        scene.start_command(scene.devices_command(ports.each_ref().map(|p| &**p)).args(["--threads", "2"]));
+    scene.add_routes();
+    scene.left.send_whole_packets("eth0").unwrap();
+    let to: SocketAddr = "10.9.2.1:7000".parse().unwrap();
+    let listener = scene.right.inside(|| UdpSocket::bind(to).unwrap());
+    listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let flows: Vec<_> =
+        scene.left.inside(|| (0..FLOWS).map(|_| UdpSocket::bind("10.9.1.1:0").unwrap()).collect());
+    // The kernel spreads them over both queues. Without a thread for one, some would not arrive before its
+    // ring of 512 packets is full.
+    let mut arrived = BTreeSet::new();
+    for _ in 0..10 {
+        if arrived.len() < FLOWS {
+            flows.iter().for_each(|flow| drop(flow.send_to(&[7; 30], to)));
+        }
+        while arrived.len() < FLOWS
+            && let Ok((_, from)) = listener.recv_from(&mut [0; 64])
+        {
+            arrived.insert(from.port());
+        }
+    }
+    assert_eq!(arrived.len(), FLOWS, "flows arrive");
+    let status: serde_json::Value = serde_json::from_str(&scene.asks(&["status", "--json"])).unwrap();
+    assert_eq!(status["problems"].as_array().map(Vec::len), Some(0), "{status}");
+}
+
+#[test]
+fn a_switch_does_not_start_without_all_its_threads() {
+    let library = library().display().to_string();
+    // EAL's own threads take all numbers that it has.
+    let lcores = format!("{OPTIONS} --lcores (0-{})@0", MAX_LCORES - 1).replace("-l 0 ", "");
+    let ports = ["--port", "1=dpdk:net_null0", "--port", "2=dpdk:net_null1"];
+    let (code, text) = refused(&[&["--dpdk", &lcores, "--threads", "2"], &ports[..]].concat(), &library);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("DPDK takes no further thread of this process"), "{text}");
+    assert!(!text.contains("forwarding between"), "{text}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(super) struct Args {
 struct Row {
     program: &'static str,
     ports: &'static str,
+    threads: usize,
     entries: u32,
     longest_path: usize,
     million_packets_s: f64,
@@ -38,6 +39,7 @@ fn row(f: &Forwarding) -> Row {
     Row {
         program: f.program,
         ports: f.ports,
+        threads: f.threads,
         entries: f.entries,
         longest_path: f.longest_path,
         million_packets_s: f.million_packets_s.median,
@@ -47,7 +49,7 @@ fn row(f: &Forwarding) -> Row {
 }
 
 fn tables(r: &Report) -> anyhow::Result<()> {
-    let what = format!("a P4 switch on one core, {}-byte packets, two ports", r.packet_bytes);
+    let what = format!("a P4 switch on a core for each thread, {}-byte packets, two ports", r.packet_bytes);
     table::print(&what, &r.programs.iter().map(row).collect::<Vec<_>>())?;
     if let Some(why) = &r.without_dpdk {
         output::line(format_args!("(net_null ports are not measured: {why})"));
@@ -60,9 +62,13 @@ fn tables(r: &Report) -> anyhow::Result<()> {
 }
 
 fn chart(r: &Report) -> Bars {
-    let bars = r.programs.iter().map(|p| (format!("{}, {}", p.program, p.ports), p.million_packets_s.median));
+    let bar = |p: &Forwarding| {
+        let threads = if p.threads > 1 { format!(", {} threads", p.threads) } else { String::new() };
+        (format!("{}, {}{threads}", p.program, p.ports), p.million_packets_s.median)
+    };
+    let bars = r.programs.iter().map(bar);
     Bars {
-        title: "A P4 switch on one core".into(),
+        title: "A P4 switch on a core for each thread".into(),
         unit: "million packets a second".into(),
         bars: bars.collect(),
     }

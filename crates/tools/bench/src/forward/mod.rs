@@ -1,7 +1,8 @@
-//! `p4shield-dev bench forward`: packets a second of a P4 switch on one core.
+//! `p4shield-dev bench forward`: packets a second of a P4 switch on one core, or two.
 //!
 //! Ports are memory, so that the switch with its program is measured without a driver, or two `net_null`
-//! devices of DPDK, which `libp4shield_ethdev.so` opens in this process. The first program is that of TEE
+//! devices of DPDK, which `libp4shield_ethdev.so` opens in this process; these also with two threads, which
+//! have queues of their own and share the program. The first program is that of TEE
 //! Time at P4, which peers run, too: with `P4SHIELD_PEERS`, the script `swx/run` in that folder measures them
 //! afterwards, over DPDK's `net_null` ports.
 
@@ -10,12 +11,14 @@ mod programs;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use p4shield_bpf::Object;
-use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts};
-use p4shield_switch::{PacketIo, PortCounts, Switch, Traits};
+use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, FurtherDevices, OpenDevices};
+use p4shield_switch::{Bell, Links, PacketIo, Seat, Switch, Traits, link};
 use p4shield_traffic::Copy;
 use serde::Serialize;
 
@@ -49,11 +52,13 @@ pub struct Forwarding {
     pub program: &'static str,
     /// The kind of its two ports.
     pub ports: &'static str,
+    /// Its packet threads, each on a core of its own.
+    pub threads: usize,
     /// Entries of its tables.
     pub entries: u32,
     /// eBPF instructions on its longest path.
     pub longest_path: usize,
-    /// Million received packets a second: the median round, and how rounds differ.
+    /// Million received packets a second of all threads: the median round, and how rounds differ.
     pub million_packets_s: Spread,
     /// Nanoseconds per packet of the fastest round.
     pub least_ns: f64,
@@ -73,11 +78,12 @@ pub struct Report {
 }
 
 /// Steps that [`run`] reports.
-pub const STEPS: usize = 6;
+pub const STEPS: usize = 7;
 
 /// Measures the programs over memory, then over DPDK's ports, then the peers if there are scripts.
 ///
-/// A machine without the library for DPDK's ports gets no figures of them.
+/// A machine without the library for DPDK's ports gets no figures of them, and one with a single core none of
+/// two threads.
 ///
 /// # Errors
 /// A program does not compile or load, or forwards no packet, which is a bug; DPDK does not start, or the
@@ -90,9 +96,16 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     }
     let mut without_dpdk = None;
     // The devices' packets are empty, for which the router has no route.
-    for case in [&TEE, &MULTICAST] {
-        progress(format!("{}, net_null ports", case.program));
-        match on_a_core(|| measure(options, "net_null", case, null_ports()?)) {
+    for (case, threads) in [(&TEE, 1), (&TEE, 2), (&MULTICAST, 1)] {
+        progress(format!("{}, net_null ports, threads: {threads}", case.program));
+        if threads > cores_here() {
+            continue;
+        }
+        let measured = || match threads {
+            1 => measure(options, "net_null", case, DpdkPorts::open(&null_devices())?),
+            _ => measure_two(options, case),
+        };
+        match on_a_core(measured) {
             Ok(figures) => programs.push(figures),
             Err(error) => match error.downcast_ref() {
                 Some(why @ p4shield_dpdk_ports::Error::Load { .. }) => without_dpdk = Some(why.to_string()),
@@ -106,10 +119,16 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     Ok(Report { packet_bytes: PACKET_BYTES, programs, without_dpdk, peers })
 }
 
-/// Opens two devices that always have packets, and discard what they are sent.
-fn null_ports() -> anyhow::Result<DpdkPorts> {
+/// Returns how many of the two cores there are.
+fn cores_here() -> usize {
+    let [first, second] = cores::two();
+    1 + usize::from(first != second)
+}
+
+/// Two devices that always have packets, and discard what they are sent.
+fn null_devices() -> DpdkConfig {
     let devices = ["net_null0", "net_null1"].map(|name| format!("{name},size={PACKET_BYTES}"));
-    Ok(DpdkPorts::open(&DpdkConfig { devices: devices.into(), ..DpdkConfig::default() })?)
+    DpdkConfig { devices: devices.into(), ..DpdkConfig::default() }
 }
 
 /// Measures on a thread of its own, since peers inherit the core of the one that starts them.
@@ -122,52 +141,140 @@ fn on_a_core(work: impl FnOnce() -> anyhow::Result<Forwarding> + Send) -> anyhow
     done.map_err(|_| anyhow!("the measuring thread panicked")).flatten()
 }
 
+/// A switch that is measured, and what is known of its program.
+struct Measured<I> {
+    switch: Switch<I>,
+    entries: usize,
+    longest_path: usize,
+}
+
+impl<I: PacketIo> Measured<I> {
+    fn new(case: &Case, io: I) -> anyhow::Result<Self> {
+        let mut made = make("forward.p4", case.source, &[])?;
+        let facts = &made.compiled.facts;
+        let entries = (case.entries)();
+        entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
+        let longest_path = facts.longest_path;
+        let object = Object::parse(&made.compiled.object)?;
+        let traits = Traits {
+            architecture: facts.architecture,
+            divided: object.is_divided(),
+            reads_queues: object.reads_queues(),
+        };
+        let switch = Switch::new(io, vec![0, 1], made.jit, traits)?;
+        let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
+        switch.pipeline().traffic.groups.set(1, copies.collect())?;
+        Ok(Self { switch, entries: entries.len(), longest_path })
+    }
+
+    /// Returns million packets a second of each round, with those that another thread counts meanwhile.
+    fn rates(&mut self, options: &Options, other: &AtomicU64) -> Result<Vec<f64>, I::Error> {
+        let length = Duration::from_millis(options.milliseconds.into());
+        (0..options.rounds).map(|_| rate(&mut self.switch, length, other)).collect()
+    }
+
+    fn figures(&self, case: &Case, ports: &'static str, threads: usize, rates: Vec<f64>) -> Forwarding {
+        Forwarding {
+            program: case.program,
+            ports,
+            threads,
+            entries: self.entries as u32,
+            longest_path: self.longest_path,
+            least_ns: rates.iter().map(|rate| 1e3 / rate).fold(f64::INFINITY, f64::min),
+            million_packets_s: Spread::of(rates),
+        }
+    }
+}
+
 fn measure<I: PacketIo>(
     options: &Options,
     ports: &'static str,
     case: &Case,
     io: I,
 ) -> anyhow::Result<Forwarding> {
-    let mut made = make("forward.p4", case.source, &[])?;
-    let facts = &made.compiled.facts;
-    let entries = (case.entries)();
-    entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
-    let longest_path = facts.longest_path;
-    let object = Object::parse(&made.compiled.object)?;
-    let traits = Traits {
-        architecture: facts.architecture,
-        divided: object.is_divided(),
-        reads_queues: object.reads_queues(),
-    };
-    let mut switch = Switch::new(io, vec![0, 1], made.jit, traits)?;
-    let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
-    switch.pipeline().traffic.groups.set(1, copies.collect())?;
-    let length = Duration::from_millis(options.milliseconds.into());
-    let rates = (0..options.rounds).map(|_| rate(&mut switch, length)).collect::<Result<Vec<_>, _>>()?;
-    // A program that drops takes a shorter path than the measured one.
-    let sum = |count: fn(&PortCounts) -> u64| switch.counts().ports.iter().map(count).sum::<u64>();
-    let (received, sent) = (sum(|p| p.received), sum(|p| p.sent));
-    ensure!(received > 0 && sent == received * u64::from(case.copies), "the measured program drops packets");
-    let least_ns = rates.iter().map(|rate| 1e3 / rate).fold(f64::INFINITY, f64::min);
-    Ok(Forwarding {
-        program: case.program,
-        ports,
-        entries: entries.len() as u32,
-        longest_path,
-        million_packets_s: Spread::of(rates),
-        least_ns,
-    })
+    let mut measured = Measured::new(case, io)?;
+    let rates = measured.rates(options, &AtomicU64::new(0))?;
+    check(case, &measured.switch)?;
+    Ok(measured.figures(case, ports, 1, rates))
 }
 
-/// Forwards for a time, and returns million packets a second.
-fn rate<I: PacketIo>(switch: &mut Switch<I>, length: Duration) -> Result<f64, I::Error> {
+/// The part of a further thread of a measured switch.
+struct Second {
+    seat: Seat,
+    devices: FurtherDevices,
+    links: Links,
+}
+
+impl Second {
+    /// Forwards on the second core until `stop`, and counts received packets.
+    fn forward(self, case: &Case, count: &AtomicU64, stop: &AtomicBool) -> anyhow::Result<()> {
+        let Self { seat, devices, links } = self;
+        cores::pin(cores::two()[1]);
+        let ways = devices.ways.clone();
+        let ports = devices.into_ports()?.context("a device has two queues")?;
+        let mut switch = seat.take(ports)?;
+        switch.set_links(links, &ways);
+        while !stop.load(Ordering::Relaxed) {
+            count.fetch_add(rounds(&mut switch)?, Ordering::Relaxed);
+        }
+        check(case, &switch)
+    }
+}
+
+/// Measures two threads that share a switch of two DPDK devices.
+fn measure_two(options: &Options, case: &Case) -> anyhow::Result<Forwarding> {
+    let OpenDevices { ports, ways, mut further } = DpdkPorts::open_for(&null_devices(), 2)?;
+    let mut measured = Measured::new(case, ports)?;
+    // Neither sleeps.
+    let bells: [Bell; 2] = [Arc::new(|| ()), Arc::new(|| ())];
+    let mut links = link(&bells);
+    let (devices, of_second) = further.pop().zip(links.pop()).context("two threads have two parts")?;
+    measured.switch.set_links(links.pop().unwrap_or_default(), &ways);
+    let second = Second { seat: measured.switch.seat(), devices, links: of_second };
+    let (count, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let rates = std::thread::scope(|scope| {
+        let (count, stop) = (&count, &stop);
+        let second = scope.spawn(move || second.forward(case, count, stop));
+        while count.load(Ordering::Relaxed) == 0 && !second.is_finished() {
+            std::thread::yield_now();
+        }
+        let rates = measured.rates(options, count);
+        stop.store(true, Ordering::Relaxed);
+        second.join().map_err(|_| anyhow!("the second thread panicked")).flatten()?;
+        anyhow::Ok(rates?)
+    })?;
+    check(case, &measured.switch)?;
+    Ok(measured.figures(case, "net_null", 2, rates))
+}
+
+/// Returns an error if a switch has dropped packets: a program that drops takes a shorter path than the
+/// measured one.
+fn check<I: PacketIo>(case: &Case, switch: &Switch<I>) -> anyhow::Result<()> {
+    let ports = &switch.counts().ports;
+    let received = ports.iter().map(|port| port.received).sum::<u64>();
+    let sent = ports.iter().map(|port| port.sent).sum::<u64>();
+    ensure!(received > 0 && sent == received * u64::from(case.copies), "the measured program drops packets");
+    Ok(())
+}
+
+/// Forwards for 64 rounds. Returns the number of received packets.
+// Both callers share its code: with a round compiled into each, one thread took 4 % longer for two copies of
+// a packet.
+#[inline(never)]
+fn rounds<I: PacketIo>(switch: &mut Switch<I>) -> Result<u64, I::Error> {
+    (0..64).try_fold(0, |packets, _| Ok(packets + switch.round()? as u64))
+}
+
+/// Forwards for a time, and returns million packets a second, with those that another thread counts
+/// meanwhile.
+fn rate<I: PacketIo>(switch: &mut Switch<I>, length: Duration, other: &AtomicU64) -> Result<f64, I::Error> {
+    let before = other.load(Ordering::Relaxed);
     let (start, mut packets) = (Instant::now(), 0);
     loop {
-        for _ in 0..64 {
-            packets += switch.round()?;
-        }
+        packets += rounds(switch)?;
         let elapsed = start.elapsed();
         if elapsed >= length {
+            packets += other.load(Ordering::Relaxed) - before;
             return Ok(packets as f64 / elapsed.as_secs_f64() / 1e6);
         }
     }
@@ -191,8 +298,13 @@ mod tests {
     #[test]
     fn every_program_forwards_every_packet() {
         let report = run(&Options { rounds: 1, milliseconds: 1 }, |_| ()).unwrap();
-        let kinds: Vec<_> = report.programs.iter().map(|p| p.ports).collect();
-        assert_eq!(kinds, ["memory", "memory", "memory", "net_null", "net_null"], "{report:?}");
+        let kinds: Vec<_> = report.programs.iter().map(|p| (p.ports, p.threads)).collect();
+        let mut expected =
+            vec![("memory", 1), ("memory", 1), ("memory", 1), ("net_null", 1), ("net_null", 1)];
+        if cores_here() == 2 {
+            expected.insert(4, ("net_null", 2));
+        }
+        assert_eq!(kinds, expected, "{report:?}");
         assert!(report.programs.iter().all(|p| p.least_ns > 0.0), "{report:?}");
     }
 }

@@ -54,17 +54,18 @@ impl<I: PacketIo> Exit<I> {
     /// reason if it was dropped.
     #[inline]
     pub(crate) fn send(&mut self, to: usize, bytes: &[u8]) -> Option<DropReason> {
-        if let Some(thread) = self.ways[to].thread {
-            self.hand(thread, to, bytes)
-        } else {
-            put(&mut self.io, &mut self.counts, to, bytes)
+        // A switch with one thread looks at nothing else.
+        match self.links.is_alone() {
+            false if self.ways[to].thread.is_some() => self.hand(to, bytes),
+            _ => put(&mut self.io, &mut self.counts, to, bytes),
         }
     }
 
     /// Hands a packet to the thread that sends by the port in this place.
     #[inline(never)]
-    fn hand(&mut self, thread: u8, to: usize, bytes: &[u8]) -> Option<DropReason> {
-        if self.links.push(thread, self.numbers[to], bytes) {
+    fn hand(&mut self, to: usize, bytes: &[u8]) -> Option<DropReason> {
+        let thread = self.ways[to].thread;
+        if thread.is_some_and(|thread| self.links.push(thread, self.numbers[to], bytes)) {
             self.counts.waiting = self.counts.waiting.wrapping_add(1);
             None
         } else {
@@ -146,15 +147,16 @@ impl<I: PacketIo> Leaving<'_, I> {
         };
         let Some(to) = to else { return self.drop_packet(DropReason::NoPort) };
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
-        let number = self.exit.numbers[to];
-        if !self.waits_before && self.has_queue(number) {
+        if !self.waits_before && self.queues.is_some() && self.has_queue(self.exit.numbers[to]) {
+            let number = self.exit.numbers[to];
             let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default(), runs: 0 };
             self.queue(number, &from);
         } else {
             let lost = self.exit.send(to, bytes);
             if let Some(recorder) = &mut self.recorder {
+                let port = self.exit.numbers[to];
                 recorder.step(|| match lost {
-                    None => Step::Sent { port: number, bytes: bytes.to_vec() },
+                    None => Step::Sent { port, bytes: bytes.to_vec() },
                     Some(reason) => Step::Dropped(reason),
                 });
             }

@@ -77,6 +77,12 @@ pub fn link(bells: &[Bell]) -> Vec<Links> {
 }
 
 impl Links {
+    /// Returns whether there is no other thread.
+    #[inline]
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.to.is_empty()
+    }
+
     /// Hands a packet for a port to its thread. Returns false if that has too many already.
     pub(crate) fn push(&mut self, thread: u8, port: u16, packet: &[u8]) -> bool {
         let Some(link) = self.to.get_mut(usize::from(thread)).and_then(Option::as_mut) else { return false };

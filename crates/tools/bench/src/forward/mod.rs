@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use p4shield_bpf::Object;
+use p4shield_bpf::{Object, Program};
 use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, FurtherDevices, OpenDevices};
-use p4shield_switch::{Bell, Links, PacketIo, Seat, Switch, Traits, link};
-use p4shield_traffic::Copy;
+use p4shield_switch::{Bell, Links, PacketIo, PipelineHandle, Seat, Switch, Traits, link};
+use p4shield_traffic::{Copy, Groups, Sessions};
 use serde::Serialize;
 
 use crate::cores;
@@ -141,6 +141,39 @@ fn on_a_core(work: impl FnOnce() -> anyhow::Result<Forwarding> + Send) -> anyhow
     done.map_err(|_| anyhow!("the measuring thread panicked")).flatten()
 }
 
+/// A program that is measured, with its entries, and what is known of it.
+struct Loaded {
+    program: Program,
+    traits: Traits,
+    entries: usize,
+    longest_path: usize,
+}
+
+impl Loaded {
+    fn of(case: &Case) -> anyhow::Result<Self> {
+        let mut made = make("forward.p4", case.source, &[])?;
+        let facts = &made.compiled.facts;
+        let entries = (case.entries)();
+        entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
+        let object = Object::parse(&made.compiled.object)?;
+        let traits = Traits {
+            architecture: facts.architecture,
+            divided: object.is_divided(),
+            reads_queues: object.reads_queues(),
+        };
+        let longest_path = facts.longest_path;
+        Ok(Self { program: made.jit, traits, entries: entries.len(), longest_path })
+    }
+}
+
+/// Returns the group of a program's copies.
+fn groups(case: &Case) -> anyhow::Result<Groups> {
+    let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
+    let mut groups = Groups::default();
+    groups.set(1, copies.collect())?;
+    Ok(groups)
+}
+
 /// A switch that is measured, and what is known of its program.
 struct Measured<I> {
     switch: Switch<I>,
@@ -150,21 +183,10 @@ struct Measured<I> {
 
 impl<I: PacketIo> Measured<I> {
     fn new(case: &Case, io: I) -> anyhow::Result<Self> {
-        let mut made = make("forward.p4", case.source, &[])?;
-        let facts = &made.compiled.facts;
-        let entries = (case.entries)();
-        entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
-        let longest_path = facts.longest_path;
-        let object = Object::parse(&made.compiled.object)?;
-        let traits = Traits {
-            architecture: facts.architecture,
-            divided: object.is_divided(),
-            reads_queues: object.reads_queues(),
-        };
-        let switch = Switch::new(io, vec![0, 1], made.jit, traits)?;
-        let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
-        switch.pipeline().traffic.groups.set(1, copies.collect())?;
-        Ok(Self { switch, entries: entries.len(), longest_path })
+        let Loaded { program, traits, entries, longest_path } = Loaded::of(case)?;
+        let switch = Switch::new(io, vec![0, 1], program, traits)?;
+        switch.pipeline().traffic.groups = groups(case)?;
+        Ok(Self { switch, entries, longest_path })
     }
 
     /// Returns million packets a second of each round, with those that another thread counts meanwhile.
@@ -214,6 +236,10 @@ impl Second {
         let ports = devices.into_ports()?.context("a device has two queues")?;
         let mut switch = seat.take(ports)?;
         switch.set_links(links, &ways);
+        // The measured programs keep nothing between packets, so that a switch spreads them.
+        let Loaded { program, traits, .. } = Loaded::of(case)?;
+        let own = PipelineHandle::new(program, traits, groups(case)?, Sessions::default());
+        drop(switch.exchange_pipeline(own));
         while !stop.load(Ordering::Relaxed) {
             count.fetch_add(rounds(&mut switch)?, Ordering::Relaxed);
         }
@@ -221,7 +247,7 @@ impl Second {
     }
 }
 
-/// Measures two threads that share a switch of two DPDK devices.
+/// Measures two threads of a switch of two DPDK devices, each with the program for itself.
 fn measure_two(options: &Options, case: &Case) -> anyhow::Result<Forwarding> {
     let OpenDevices { ports, ways, mut further } = DpdkPorts::open_for(&null_devices(), 2)?;
     let mut measured = Measured::new(case, ports)?;

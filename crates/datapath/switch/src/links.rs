@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// Most packet threads of a switch.
 pub const MAX_THREADS: usize = 16;
-/// Packets on the way from one thread to another.
-const DEPTH: usize = 256;
+/// Most packets on the way to a thread, of all others: for some milliseconds in which it has no processor.
+const ON_THE_WAY: usize = 4096;
 
 /// Wakes a packet thread that sleeps.
 pub type Bell = Arc<dyn Fn() + Send + Sync>;
@@ -55,15 +55,16 @@ pub struct Links {
 #[must_use]
 pub fn link(bells: &[Bell]) -> Vec<Links> {
     let mut all: Vec<Links> = bells.iter().map(|_| Links::default()).collect();
+    let depth = ON_THE_WAY / bells.len().max(1);
     for from in 0..bells.len() {
         for (to, bell) in bells.iter().enumerate() {
             if from == to {
                 all[from].to.push(None);
                 continue;
             }
-            let (full, taken) = RingBuffer::new(DEPTH);
-            let (mut returned, spare) = RingBuffer::new(DEPTH);
-            for _ in 0..DEPTH {
+            let (full, taken) = RingBuffer::new(depth);
+            let (mut returned, spare) = RingBuffer::new(depth);
+            for _ in 0..depth {
                 let bytes = Vec::with_capacity(MAX_HEADER_BYTES as usize);
                 // The ring has room for each.
                 let _ = returned.push(Handed { port: 0, bytes });

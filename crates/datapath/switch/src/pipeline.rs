@@ -68,6 +68,12 @@ impl PipelineHandle {
         Self(Arc::new(Locked { pipeline: Mutex::new(pipeline), records: AtomicBool::new(false) }))
     }
 
+    /// Returns whether both are one pipeline.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Locks it. Other threads that have it wait meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, Pipeline> {
         self.0.pipeline.lock().unwrap_or_else(PoisonError::into_inner)

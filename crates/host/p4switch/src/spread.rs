@@ -80,7 +80,10 @@ impl Desk {
         for thread in 1..self.threads.count() {
             let work = Work::Pipeline(Some(shared.clone()));
             let done = self.threads.execute_on(thread, work)?;
-            if let Work::Pipeline(Some(own)) = done.work {
+            // A thread may share it already, if another one did not answer the last time.
+            if let Work::Pipeline(Some(own)) = done.work
+                && !own.is(&shared)
+            {
                 self.add_counts(&own, &counters)?;
             }
         }

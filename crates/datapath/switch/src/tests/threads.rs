@@ -59,10 +59,10 @@ fn another_thread_sends_by_its_port_in_order() {
 #[test]
 fn what_a_thread_has_no_buffer_for_is_dropped() {
     let ([mut first, second], _) = two(router());
-    first.io().input[0].extend((0..1000).map(|_| packet([10, 0, 3, 1], 6, 0)));
+    first.io().input[0].extend((0..3000).map(|_| packet([10, 0, 3, 1], 6, 0)));
     while first.round().unwrap() > 0 {}
     let counts = sum(&first, &second);
-    assert_eq!((counts.waiting, counts.dropped(DropReason::NoRoom)), (256, 744));
+    assert_eq!((counts.waiting, counts.dropped(DropReason::NoRoom)), (2048, 952));
     assert!(counts.balance());
 }
 

@@ -2,6 +2,7 @@
 //! add up.
 
 use p4shield_abi::digest::DIGEST_MAP;
+use p4shield_abi::division::BLOCK_MAP;
 use p4shield_switch::Traits;
 use p4shield_tables::model::ArrayKind;
 use p4shield_tables::{Control, Described, DescribedError};
@@ -51,6 +52,8 @@ pub(crate) fn counters(
         let groups = t.groups.iter().flat_map(|g| [&g.groups, &g.members]);
         all.extend(groups.map(|map| (map.clone(), 0..0)));
     }
+    // What the parts of a divided program pass on: each run writes it before it is read.
+    all.extend(traits.divided.then(|| (BLOCK_MAP.to_owned(), 0..0)));
     all.extend(control.value_sets.iter().map(|set| (set.map.clone(), 0..0)));
     match described.maps.iter().map(|(map, _)| map).find(|map| !all.contains_key(*map)) {
         Some(map) if map == DIGEST_MAP => Err("it sends digests".to_owned()),
@@ -79,14 +82,15 @@ mod tests {
     }
 
     fn of(described: &Described, reads_queues: bool) -> Result<Counters, String> {
-        let traits = Traits { reads_queues, ..Traits::default() };
+        let traits = Traits { reads_queues, divided: true, ..Traits::default() };
         counters(described, &Control::of(described), traits)
     }
 
     #[test]
     fn threads_share_a_program_that_changes_more_than_counters() {
         let counting = program(Element::Counter, None);
-        assert_eq!(of(&counting, false), Ok(Counters::from([("cells_map".to_owned(), 0..16)])));
+        let places = |range| Counters::from([("cells_map".to_owned(), range), (BLOCK_MAP.to_owned(), 0..0)]);
+        assert_eq!(of(&counting, false), Ok(places(0..16)));
         let shared = |described: &Described| of(described, false).unwrap_err();
         assert_eq!(shared(&program(Element::Register, None)), "register pipe.cells");
         assert_eq!(shared(&program(Element::Meter, None)), "meter pipe.cells");

@@ -140,3 +140,22 @@ fn a_capture_has_the_packets_of_all_threads() {
     scene.ping(3);
     assert_eq!(scene.counted(), (10, 10));
 }
+
+#[test]
+fn groups_and_clone_sessions_are_those_of_all_threads() {
+    let Some(scene) = Scene::new() else { return };
+    let cloning = "if (s.ingress_port == 2) { clone(CloneType.I2E, 5); } seen.count(0);";
+    let text = wire(false).replace("seen.count(0);", cloning);
+    let _switch = scene.start_threads(&scene.file("clone.p4", &text));
+    assert_eq!(scene.shared_for(), serde_json::Value::Null);
+    scene.ping(5);
+    let of = |name: &str| {
+        let status: serde_json::Value = serde_json::from_str(&scene.asks(&["status", "--json"])).unwrap();
+        status[name].clone()
+    };
+    let dropped = of("dropped").as_array().unwrap().iter().find(|d| d["reason"] == "no_session").cloned();
+    assert_eq!(dropped.unwrap()["packets"], 5, "the second thread knows no session yet");
+    scene.asks(&["mirror", "set", "5", "--port", "1"]);
+    scene.ping(5);
+    assert_eq!((of("copies"), of("ports")[0]["sent"].clone()), (10.into(), 15.into()));
+}

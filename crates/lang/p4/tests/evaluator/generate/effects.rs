@@ -57,7 +57,7 @@ impl Generator<'_> {
                 format!("pair_t {name} = {{ y = {y}, x = {x} }}; {} = {name}.x - {name}.y;", self.target8())
             }
             2 => {
-                let (t, w) = (self.target8(), 1 + self.pick(6));
+                let (t, w) = (self.target8(), 1 + self.pick(5));
                 format!("{t}[({})[1:0]+:{w}] = ({})[{}:0];", self.effect(1), self.effect(1), w - 1)
             }
             3 => {

@@ -6,7 +6,7 @@ use crate::links::{Handed, Links};
 use crate::numbers::Way;
 use crate::queue::{Arriving, Pushed};
 use crate::queues::Queues;
-use crate::record::{Recorder, Step};
+use crate::record::{RecordId, Recorder, Step};
 use p4shield_abi::Verdict;
 use p4shield_abi::division::destination;
 use p4shield_abi::schema::Architecture;
@@ -149,17 +149,32 @@ impl<I: PacketIo> Leaving<'_, I> {
         let bytes = &packet.bytes()[..packet.len().min(result.total as usize)];
         if !self.waits_before && self.queues.is_some() && self.has_queue(self.exit.numbers[to]) {
             let number = self.exit.numbers[to];
-            let from = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default(), runs: 0 };
+            let (record, meta) = (self.recorded(), &Meta::default());
+            let from = Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record };
             self.queue(number, &from);
         } else {
-            let lost = self.exit.send(to, bytes);
-            if let Some(recorder) = &mut self.recorder {
-                let port = self.exit.numbers[to];
-                recorder.step(|| match lost {
-                    None => Step::Sent { port, bytes: bytes.to_vec() },
-                    Some(reason) => Step::Dropped(reason),
-                });
-            }
+            self.put(to, bytes);
+        }
+    }
+
+    /// Sends a packet by the port in this place.
+    #[inline(always)]
+    fn put(&mut self, to: usize, bytes: &[u8]) {
+        let lost = self.exit.send(to, bytes);
+        if let Some(recorder) = &mut self.recorder {
+            let port = self.exit.numbers[to];
+            recorder.step(|| match lost {
+                None => Step::Sent { port, bytes: bytes.to_vec() },
+                Some(reason) => Step::Dropped(reason),
+            });
+        }
+    }
+
+    /// Sends a packet that has waited behind egress.
+    pub(crate) fn send_waited(&mut self, port: u16, bytes: &[u8]) {
+        match self.exit.place_of(port) {
+            Ok(to) => self.put(to, bytes),
+            Err(_) => self.drop_packet(DropReason::NoPort),
         }
     }
 
@@ -174,10 +189,22 @@ impl<I: PacketIo> Leaving<'_, I> {
         match queue.push(packet, self.now_ns) {
             Pushed::Waits => self.exit.counts.waiting = self.exit.counts.waiting.wrapping_add(1),
             // One that waits took the place of another.
-            Pushed::Displaces => self.exit.counts.drop_for(DropReason::Queue),
+            Pushed::Displaces(lost) => {
+                self.exit.counts.drop_for(DropReason::Queue);
+                if let (Some(recorder), Some(lost)) = (&mut self.recorder, lost) {
+                    recorder.displaced(lost);
+                }
+            }
             Pushed::Lost => return self.drop_packet(DropReason::Queue),
         }
-        self.step(Step::Queued { port });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.wait(port);
+        }
+    }
+
+    /// Returns the record of the packet, if there is one.
+    fn recorded(&self) -> Option<RecordId> {
+        self.recorder.as_ref().and_then(|recorder| recorder.now())
     }
 
     fn drop_packet(&mut self, reason: DropReason) {
@@ -202,10 +229,9 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
         if !self.has_queue(entry.port) {
             return false;
         }
-        self.queue(
-            entry.port,
-            &Arriving { entry: Some(entry), priority: entry.priority, bytes, block, meta, runs },
-        );
+        let (record, priority) = (self.recorded(), entry.priority);
+        let arriving = Arriving { entry: Some(entry), priority, bytes, block, meta, runs, record };
+        self.queue(entry.port, &arriving);
         true
     }
 

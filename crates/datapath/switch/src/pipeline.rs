@@ -31,16 +31,25 @@ pub struct Pipeline {
     /// The program compiled for tracing, or the plain one while that runs.
     pub(crate) twin: Option<Twin>,
     pub(crate) recording: Option<Recording>,
+    /// Recordings so far.
+    pub(crate) recordings: u64,
 }
 
 impl Pipeline {
     pub(crate) fn new(program: Program, traits: Traits) -> Self {
-        Self { program, traits, traffic: Traffic::new(), twin: None, recording: None }
+        Self { program, traits, traffic: Traffic::new(), twin: None, recording: None, recordings: 0 }
     }
 
     /// Returns the program, whose maps hold the entries of its tables.
     pub const fn program(&mut self) -> &mut Program {
         &mut self.program
+    }
+
+    /// Notes whether the packet that is judged now is injected.
+    pub(crate) fn injects(&mut self, injects: bool) {
+        if let Some(recording) = &mut self.recording {
+            recording.recorder.injects = injects;
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! one of the least priority, if its own is greater, and is dropped otherwise. Buffers are allocated when a
 //! queue is made.
 
+use crate::record::RecordId;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::division::{MAX_BLOCK_SIZE, PRIORITIES};
 use p4shield_bpf::{Entry, Meta};
@@ -74,6 +75,8 @@ pub(crate) struct Waiting {
     pub(crate) meta: Meta,
     /// Runs that may still follow.
     pub(crate) runs: usize,
+    /// The record of its steps.
+    pub(crate) record: Option<RecordId>,
     /// When it came.
     pub(crate) since_ns: u64,
     /// The packets before it then.
@@ -91,6 +94,8 @@ pub(crate) struct Arriving<'a> {
     pub(crate) meta: &'a Meta,
     /// Runs that may still follow.
     pub(crate) runs: usize,
+    /// The record of its steps.
+    pub(crate) record: Option<RecordId>,
 }
 
 /// The fate of a packet that arrives at a queue.
@@ -98,8 +103,8 @@ pub(crate) struct Arriving<'a> {
 pub(crate) enum Pushed {
     /// It waits.
     Waits,
-    /// It waits in the place of one of less priority, which is lost.
-    Displaces,
+    /// It waits in the place of one of less priority, which is lost, with this record.
+    Displaces(Option<RecordId>),
     /// It is lost.
     Lost,
 }
@@ -152,17 +157,18 @@ impl Queue {
 
     /// Lets a packet wait, if there is room or one of less priority; one that is lost is counted.
     pub(crate) fn push(&mut self, arriving: &Arriving<'_>, now_ns: u64) -> Pushed {
-        let Arriving { entry, priority, bytes, block, meta, runs } = arriving;
+        let Arriving { entry, priority, bytes, block, meta, runs, record } = arriving;
         let (mut packet, pushed) = match self.spare.pop() {
             Some(packet) => (packet, Pushed::Waits),
             None => {
                 self.dropped += 1;
                 let Some(packet) = self.displace(*priority) else { return Pushed::Lost };
-                (packet, Pushed::Displaces)
+                let lost = packet.record;
+                (packet, Pushed::Displaces(lost))
             }
         };
         (packet.entry, packet.meta, packet.runs, packet.since_ns) = (*entry, **meta, *runs, now_ns);
-        packet.behind = self.len as u32;
+        (packet.behind, packet.record) = (self.len as u32, *record);
         packet.bytes.clear();
         packet.bytes.extend_from_slice(bytes);
         packet.block.clear();
@@ -209,7 +215,8 @@ mod tests {
 
     /// Lets a packet of these bytes wait.
     fn push(queue: &mut Queue, priority: u8, bytes: &[u8], now_ns: u64) -> Pushed {
-        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta: &Meta::default(), runs: 0 };
+        let meta = &Meta::default();
+        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record: None };
         queue.push(&arriving, now_ns)
     }
 
@@ -258,8 +265,8 @@ mod tests {
             assert_eq!(push(&mut queue, priority, &[byte], 0), Pushed::Waits);
         }
         assert_eq!(push(&mut queue, 0, &[3], 0), Pushed::Lost);
-        assert_eq!(push(&mut queue, 7, &[70], 0), Pushed::Displaces);
-        assert_eq!(push(&mut queue, 1, &[11], 0), Pushed::Displaces);
+        assert_eq!(push(&mut queue, 7, &[70], 0), Pushed::Displaces(None));
+        assert_eq!(push(&mut queue, 1, &[11], 0), Pushed::Displaces(None));
         assert_eq!(push(&mut queue, 1, &[12], 0), Pushed::Lost);
         assert_eq!((queue.len(), queue.dropped), (3, 4));
         let mut left = Vec::new();

@@ -38,7 +38,9 @@ impl<I: PacketIo> Switch<I> {
         if traced {
             self.local.exchange_twin(pipeline, queues);
         }
-        let (recorder, until_ns) = (Recorder::new(filter, most), self.local.after(lasts));
+        pipeline.recordings += 1;
+        let recorder = Recorder::new(filter, most, pipeline.recordings);
+        let until_ns = self.local.after(lasts);
         pipeline.recording = Some(Recording { recorder, until_ns, traced });
         self.pipeline.note(pipeline);
     }
@@ -91,7 +93,9 @@ impl<I: PacketIo> Switch<I> {
         counts.received += 1;
         counts.received_bytes += bytes.len() as u64;
         let (mut pipeline, mut queues) = (self.pipeline.lock(), self.queues.lock_any());
+        pipeline.injects(true);
         self.local.judge(&mut pipeline, queues.as_deref_mut(), index, 1);
+        pipeline.injects(false);
         drop((pipeline, queues));
         self.local.exit.links.wake();
         // A device that is gone is reported by the next round.

@@ -1,14 +1,13 @@
 //! The queues of a switch: set, served, and asked when the next packet leaves.
 
-use crate::counts::DropReason;
 use crate::exit::Leaving;
 use crate::io::PacketIo;
 use crate::pipeline::Pipeline;
 use crate::queue::{Queue, QueueError, QueueLimits, Waiting};
 use crate::queues::Queues;
-use crate::switch::{Local, Switch};
+use crate::switch::{Local, Slot, Switch};
 use p4shield_abi::division::argument;
-use p4shield_bpf::{Meta, Packet};
+use p4shield_bpf::Meta;
 use p4shield_traffic::{Ready, Run};
 use std::time::Duration;
 
@@ -23,6 +22,14 @@ pub struct QueueState {
     pub waiting: u64,
     /// Packets that found it full.
     pub dropped: u64,
+}
+
+/// Where a packet has waited.
+struct Place {
+    /// Number of the port.
+    port: u16,
+    /// Packets that still wait there.
+    left: u32,
 }
 
 impl<I: PacketIo> Switch<I> {
@@ -116,51 +123,57 @@ impl<I: PacketIo> Local<I> {
             let Some(mut packet) = queue.pop(now_ns, all) else { return };
             let left = queue.len() as u32;
             self.exit.counts.waiting = self.exit.counts.waiting.wrapping_sub(1);
-            match packet.entry {
-                None => self.send_waited(port, &packet.bytes),
-                Some(_) => self.resume(pipeline, queues, &mut packet, left),
-            }
+            self.leave(pipeline, queues, &mut packet, Place { port, left });
             if let Some(queue) = queues.get_mut(port) {
                 queue.done(packet);
             }
         }
     }
 
-    /// Sends a packet that has waited behind egress.
-    fn send_waited(&mut self, port: u16, bytes: &[u8]) {
-        match self.exit.place_of(port) {
-            Ok(to) => drop(self.exit.send(to, bytes)),
-            Err(_) => self.exit.counts.drop_for(DropReason::NoPort),
+    /// Lets a packet go that has waited, and leaves so many behind.
+    fn leave(&mut self, pipeline: &mut Pipeline, queues: &mut Queues, waited: &mut Waiting, at: Place) {
+        let now_ns = self.now_ns();
+        let time_ns = now_ns.saturating_sub(waited.since_ns);
+        let Self { exit, batch, info, .. } = self;
+        let Pipeline { program, traffic, traits, recording, .. } = pipeline;
+        let mut recorder = recording.as_mut().map(|r| &mut r.recorder);
+        if let (Some(recorder), Some(id)) = (&mut recorder, waited.record) {
+            recorder.resume(id, at.port, Duration::from_nanos(time_ns), program);
+        }
+        let architecture = traits.architecture;
+        let queues = Some(queues);
+        let mut leaving =
+            Leaving { exit, queues, from: 0, architecture, waits_before: true, now_ns, recorder };
+        if let Some(entry) = waited.entry {
+            waited.note(now_ns, at.left);
+            let meta = Meta { timestamp_ns: now_ns, ..waited.meta };
+            let Some(Slot { packet, .. }) = batch.first_mut() else { return };
+            let mut run = Run { program, packet, meta: &meta, info };
+            let Waiting { bytes, block, runs, .. } = &*waited;
+            let ready = Ready { entry, bytes, block, meta: &meta, runs: *runs };
+            traffic.resume(&mut run, ready, &mut leaving);
+        } else {
+            leaving.send_waited(at.port, &waited.bytes);
+        }
+        if let Some(recorder) = &mut leaving.recorder {
+            recorder.end();
         }
     }
+}
 
-    /// Runs the second part of the program for a packet that has waited.
-    fn resume(&mut self, pipeline: &mut Pipeline, queues: &mut Queues, waited: &mut Waiting, left: u32) {
-        let now_ns = self.now_ns();
+impl Waiting {
+    /// Notes for egress how long the packet waited until now, and how many it leaves behind.
+    fn note(&mut self, now_ns: u64, left: u32) {
         let micros = |ns: u64| (ns / 1_000) as u32;
         for (at, value) in [
-            (argument::QUEUED_AT, micros(waited.since_ns)),
-            (argument::QUEUED_BEHIND, waited.behind),
-            (argument::WAITED, micros(now_ns.saturating_sub(waited.since_ns))),
+            (argument::QUEUED_AT, micros(self.since_ns)),
+            (argument::QUEUED_BEHIND, self.behind),
+            (argument::WAITED, micros(now_ns.saturating_sub(self.since_ns))),
             (argument::LEFT_BEHIND, left),
         ] {
-            if let Some(place) = waited.block.get_mut(at..at + 4) {
+            if let Some(place) = self.block.get_mut(at..at + 4) {
                 place.copy_from_slice(&value.to_le_bytes());
             }
         }
-        let meta = Meta { timestamp_ns: now_ns, ..waited.meta };
-        let Self { exit, batch, info, .. } = self;
-        let Pipeline { program, traffic, traits, .. } = pipeline;
-        let queues = Some(queues);
-        let architecture = traits.architecture;
-        let mut leaving =
-            Leaving { exit, queues, from: 0, architecture, waits_before: true, now_ns, recorder: None };
-        let Some(packet): Option<&mut Packet> = batch.first_mut().map(|slot| &mut slot.packet) else {
-            return;
-        };
-        let mut run = Run { program, packet, meta: &meta, info };
-        let Waiting { entry, bytes, block, runs, .. } = &*waited;
-        let ready = Ready { entry: entry.unwrap_or_default(), bytes, block, meta: &meta, runs: *runs };
-        traffic.resume(&mut run, ready, &mut leaving);
     }
 }

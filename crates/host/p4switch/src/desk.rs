@@ -128,7 +128,7 @@ impl Desk {
             digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
             threads: self.threads.count(),
-            shared_for: program.shared_for(self.threads.count()),
+            shared_for: self.shared_for(&program)?,
             ports,
             deleted: traffic(&counts.deleted),
             replicated: counts.replicated,
@@ -140,6 +140,15 @@ impl Desk {
             dropped: dropped.collect(),
             problems: self.all_problems(&known),
         })
+    }
+
+    /// Returns the reason why packet threads take turns; `None` if they do not.
+    fn shared_for(&self, program: &Named) -> Result<Option<String>, String> {
+        let threads = self.threads.count();
+        let why = program.shared_for(threads);
+        // A batch of packets holds the lock of the queues.
+        let queued = why.is_none() && threads > 1 && !self.queues()?.is_empty();
+        Ok(if queued { Some("a port has a queue".to_owned()) } else { why })
     }
 
     /// Returns the problems of the packet thread, and those of ports.

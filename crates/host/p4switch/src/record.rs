@@ -28,13 +28,20 @@ impl Desk {
         for port in [wanted.port, wanted.leaves_by].into_iter().flatten() {
             self.ports.has(port)?;
         }
+        drop(program);
         let Wanted { port, leaves_by, dropped, events, most, .. } = wanted;
-        let filter = RecordFilter { port, leaves_by, through, dropped };
+        self.start_recording(
+            RecordFilter { port, leaves_by, through, dropped, injected: false },
+            most,
+            events,
+        )
+    }
+
+    fn start_recording(&self, filter: RecordFilter, most: u64, events: bool) -> Result<(), String> {
         match self.recording(RecordWork::Start { filter, most, events, started: false })? {
             RecordWork::Start { started: true, .. } => {}
             _ => return Err(BUSY.to_owned()),
         }
-        drop(program);
         // The recording is the first thread's until the others share the program. They do not as long as it
         // goes on.
         self.gather()
@@ -60,16 +67,21 @@ impl Desk {
         self.recording(RecordWork::Stop).map(|_| ())
     }
 
-    /// Judges a packet as if it had arrived, and returns what happened to it.
+    /// Judges a packet as if it had arrived, and returns what happened to it. If a copy of it waits in a
+    /// queue, that is not done: the client takes the record later.
     pub(crate) fn inject(&self, port: u16, packet: &str) -> Result<RecordsView, String> {
         let bytes = hex::decode(packet).map_err(|e| format!("the packet is not hexadecimal: {e}"))?;
         self.install_twin()?;
-        let program = self.program();
-        let records = Ok(Records::default());
-        match self.recording(RecordWork::Inject { port, bytes, records })? {
-            RecordWork::Inject { records, .. } => Ok(program.view(records?, true)),
-            _ => Err("no records".to_owned()),
+        self.start_recording(RecordFilter { injected: true, ..RecordFilter::default() }, 1, true)?;
+        let work = self.recording(RecordWork::Inject { port, bytes, judged: Ok(()) });
+        let records = match work? {
+            RecordWork::Inject { judged: Err(why), .. } => Err(why),
+            _ => self.records(),
+        };
+        if !records.as_ref().is_ok_and(|records| !records.done) {
+            self.stop_recording()?;
         }
+        records
     }
 
     fn recording(&self, work: RecordWork) -> Result<RecordWork, String> {
@@ -142,6 +154,9 @@ fn step(step: &Step, points: &[TracePoint]) -> Option<StepView> {
         Step::Program(words) => StepView::Program(trace::event(points, words)?),
         Step::Sent { port, bytes } => StepView::Sent { port: *port, bytes: hex::encode(bytes) },
         Step::Queued { port } => StepView::Queued { port: *port },
+        Step::Waited { port, time } => {
+            StepView::Waited { port: *port, nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) }
+        }
         Step::Dropped(reason) => StepView::Dropped { reason: reason.name().to_owned() },
         Step::Traffic(event) => StepView::Traffic(
             match event {

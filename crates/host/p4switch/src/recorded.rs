@@ -52,6 +52,13 @@ pub enum StepView {
         /// The port.
         port: u16,
     },
+    /// A copy leaves the queue of a port; the next steps are its own.
+    Waited {
+        /// The port.
+        port: u16,
+        /// How long it waited.
+        nanoseconds: u64,
+    },
     /// A copy was dropped.
     Dropped {
         /// The reason, as in the status.
@@ -64,7 +71,7 @@ pub enum StepView {
 /// Records that a client takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordsView {
-    /// The packets, in their order.
+    /// The packets, in the order in which their last copies left or were dropped.
     pub packets: Vec<RecordView>,
     /// Packets for which there was no room.
     pub missed: u64,

@@ -21,8 +21,8 @@ pub(crate) enum RecordWork {
     Stop,
     /// Asks whether there is one.
     Ask(bool),
-    /// Judges a packet with a recording of its own.
-    Inject { port: u16, bytes: Vec<u8>, records: Result<Records, String> },
+    /// Judges a packet as if it had arrived.
+    Inject { port: u16, bytes: Vec<u8>, judged: Result<(), String> },
 }
 
 impl RecordWork {
@@ -43,18 +43,9 @@ impl RecordWork {
             Self::Take(records) => *records = switch.take_records(LEASE),
             Self::Stop => switch.stop_recording(),
             Self::Ask(records) => *records = switch.is_recording(),
-            Self::Inject { port, bytes, records } => *records = inject(switch, *port, bytes),
+            Self::Inject { port, bytes, judged } => {
+                *judged = switch.inject(*port, bytes).map_err(|e| e.to_string());
+            }
         }
     }
-}
-
-fn inject<I: PacketIo>(switch: &mut Switch<I>, port: u16, bytes: &[u8]) -> Result<Records, String> {
-    if switch.is_recording() {
-        return Err(BUSY.to_owned());
-    }
-    switch.record(RecordFilter::default(), 1, true, LEASE);
-    let judged = switch.inject(port, bytes).map_err(|e| e.to_string());
-    let records = switch.take_records(LEASE).map(|(records, _)| records).unwrap_or_default();
-    switch.stop_recording();
-    judged.map(|()| records)
 }

@@ -268,6 +268,7 @@ impl<'a> Life<'a> {
             leaves_by: draw.flag().then(|| draw.below(8) as u16),
             through: (0..draw.below(3)).map(|_| draw.byte().into()).collect(),
             dropped: draw.flag(),
+            injected: draw.flag() && draw.flag(),
         };
         let (most, traced) = (draw.below(6) as u64, draw.flag());
         let lasts = Duration::from_millis(draw.byte().into());

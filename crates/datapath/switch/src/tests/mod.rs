@@ -5,6 +5,7 @@ mod queues;
 mod recording;
 mod requests;
 mod threads;
+mod waiting;
 
 use crate::{BATCH, DropReason, PacketIo, PortError, Switch, Traits};
 use p4shield_bpf::maps::UpdateFlag;

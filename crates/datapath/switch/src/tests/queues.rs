@@ -4,12 +4,12 @@ use super::{Memory, compiled, load, packet, router};
 use crate::{DropReason, QueueError, QueueLimits, Switch};
 use p4shield_traffic::MAX_RUNS;
 
-fn limits(packets: u64, depth: u32) -> Option<QueueLimits> {
+pub(super) fn limits(packets: u64, depth: u32) -> Option<QueueLimits> {
     Some(QueueLimits { packets: Some(packets), bits: None, depth: Some(depth) })
 }
 
 /// Serves the switch until no packet waits.
-fn drain(switch: &mut Switch<Memory>) {
+pub(super) fn drain(switch: &mut Switch<Memory>) {
     while switch.counts().waiting > 0 {
         switch.round().unwrap();
         assert!(switch.counts().balance(), "{:?}", switch.counts());
@@ -17,7 +17,7 @@ fn drain(switch: &mut Switch<Memory>) {
 }
 
 /// Writes into the packet what egress knows of the queue.
-const PROBE: &str = r"
+pub(super) const PROBE: &str = r"
 #include <v1model.p4>
 header h_t { bit<32> before; bit<32> after; bit<32> waited; bit<32> at; bit<32> port; }
 struct headers { h_t h; }
@@ -42,14 +42,14 @@ control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 ";
 
-fn probe() -> Switch<Memory> {
+pub(super) fn probe() -> Switch<Memory> {
     let (program, traits) = load(&compiled(PROBE));
     assert!(traits.reads_queues && traits.divided);
     Switch::new(Memory::new(3), vec![1, 2, 3], program, traits).unwrap()
 }
 
 /// A packet that the probe sends to a port.
-fn to(port: u8) -> Vec<u8> {
+pub(super) fn to(port: u8) -> Vec<u8> {
     [&[0; 19][..], &[port], &[0xab; 40]].concat()
 }
 

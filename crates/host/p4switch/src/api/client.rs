@@ -265,7 +265,8 @@ pub fn stop_recording(socket: &Path) -> Result<(), ApiError> {
     }
 }
 
-/// Has a switch judge a packet as if it had arrived at a port, and returns what happened to it.
+/// Has a switch judge a packet as if it had arrived at a port, and returns what happened to it. If that is
+/// not [done](RecordsView::done), a copy of it waits in a queue, and [`records`] returns it later.
 ///
 /// # Errors
 /// [`ApiError`].

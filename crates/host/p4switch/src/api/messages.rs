@@ -244,8 +244,8 @@ pub struct Status {
     pub seconds: u64,
     /// The number of packet threads.
     pub threads: usize,
-    /// The reason why several of them share the program, so that they take turns. None if each has it for
-    /// itself.
+    /// The reason why several of them take turns: they share the program, or packets wait for ports with
+    /// queues. None if they do not.
     pub shared_for: Option<String>,
     /// The ports.
     pub ports: Vec<PortStatus>,

@@ -27,11 +27,20 @@ pub(super) fn follow(
     socket: &Path,
     wanted: Wanted,
     limits: &Limits,
+    each: impl FnMut(&RecordView) -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
+    api::record(socket, wanted).map_err(failed)?;
+    output::note("recording; Ctrl-C ends it");
+    take(socket, limits, each)
+}
+
+/// Takes the packets of a recording until the limits are reached, or until SIGINT or SIGTERM.
+pub(super) fn take(
+    socket: &Path,
+    limits: &Limits,
     mut each: impl FnMut(&RecordView) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
-    api::record(socket, wanted).map_err(failed)?;
-    output::note("recording; Ctrl-C ends it");
     let end = limits.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let mut missed = 0;
     loop {

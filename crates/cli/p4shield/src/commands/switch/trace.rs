@@ -1,12 +1,13 @@
 //! `p4shield switch trace`.
 
 use std::io::Write as _;
+use std::time::Duration;
 
-use p4shield_console::Exit;
+use p4shield_console::{Exit, output};
 use p4shield_p4switch::api::{self, EventView, PointKind, RecordView, StepView, Wanted};
 
 use super::Socket;
-use super::recorded::{Limits, clock, failed, follow};
+use super::recorded::{Limits, clock, failed, follow, take};
 
 /// Show what the program does with packets: states, tables, actions, conditions
 ///
@@ -22,7 +23,7 @@ use super::recorded::{Limits, clock, failed, follow};
 ///   p4shield switch trace --packet 02000000000108... --port 1
 ///
 /// A packet given with --packet is judged as if it had arrived: it counts, changes registers, and leaves.
-/// The trace of a packet ends where it waits in a queue.
+/// A packet that waits in a queue appears when its last copy has left.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Trace {
@@ -69,8 +70,12 @@ impl Trace {
         let mut show = |record: &RecordView| print(record, json);
         if let (Some(Packet(bytes)), Some(port)) = (&self.packet, self.port) {
             let records = api::inject(socket, port, bytes).map_err(failed)?;
-            records.packets.iter().try_for_each(&mut show)?;
-            return Ok(Exit::Done);
+            if records.done {
+                records.packets.iter().try_for_each(&mut show)?;
+                return Ok(Exit::Done);
+            }
+            output::note("the packet waits in a queue; Ctrl-C ends the trace");
+            return take(socket, &self.limits, show);
         }
         let Self { port, leaves_by, through, dropped, limits, .. } = self;
         let wanted = Wanted { port, leaves_by, through, dropped, events: true, most: limits.count };
@@ -141,6 +146,10 @@ fn fate(step: &StepView) -> String {
     match step {
         StepView::Sent { port, bytes } => format!("leaves by port {port}, {} bytes", bytes.len() / 2),
         StepView::Queued { port } => format!("waits in the queue of port {port}"),
+        StepView::Waited { port, nanoseconds } => {
+            let time = Duration::from_nanos(*nanoseconds);
+            format!("leaves the queue of port {port} after {time:.1?}")
+        }
         StepView::Dropped { reason } => format!("dropped: {reason}"),
         StepView::Traffic(what) => what.clone(),
         StepView::Program(event) => event.name.clone(),

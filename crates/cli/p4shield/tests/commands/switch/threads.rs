@@ -116,6 +116,9 @@ fn a_program_with_a_register_is_shared_and_keeps_counts() {
     assert!(shown.contains("2 threads in turn (register ing.last)"), "{shown}");
     scene.asks(&["load", &plain]);
     assert_eq!((scene.shared_for(), scene.counted()), (serde_json::Value::Null, (40, 40)));
+    scene.asks(&["queue", "set", "2", "--packets", "1000"]);
+    assert_eq!(scene.shared_for(), "a port has a queue");
+    scene.asks(&["queue", "delete", "2"]);
     scene.asks(&["load", &plain]);
     scene.ping(10);
     assert_eq!(scene.counted(), (60, 60));

@@ -85,6 +85,30 @@ fn a_given_packet_passes_the_program() {
 }
 
 #[test]
+fn a_given_packet_is_followed_through_a_queue() {
+    let Some(scene) = Scene::new() else { return };
+    let _switch = scene.start();
+    scene.add_routes();
+    scene.asks(&["queue", "set", "2", "--packets", "1", "--depth", "4"]);
+    for _ in 0..2 {
+        let shown = scene.asks(&["trace", "--packet", &icmp("10.9.2.1", 64), "--port", "1"]);
+        let fates: Vec<_> = shown.lines().rev().take(4).map(str::trim).filter(|l| !l.is_empty()).collect();
+        let [sent, leaves, waits] = fates.as_slice() else { panic!("{shown}") };
+        assert_eq!(
+            (*sent, *waits),
+            ("leaves by port 2, 42 bytes", "waits in the queue of port 2"),
+            "{shown}"
+        );
+        assert!(leaves.starts_with("leaves the queue of port 2 after "), "{shown}");
+    }
+    let shown = scene.asks(&["trace", "--packet", &icmp("10.9.2.1", 64), "--port", "1", "--json"]);
+    let record: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let is_wait = |step: &serde_json::Value| step["waited"]["nanoseconds"].as_u64() > Some(0);
+    assert!(record["steps"].as_array().unwrap().iter().any(is_wait), "{shown}");
+    scene.asks(&["trace", "--packet", &icmp("10.9.2.1", 1), "--port", "1"]);
+}
+
+#[test]
 fn a_program_without_source_cannot_be_traced() {
     let Some(scene) = Scene::new() else { return };
     let object = scene.folder.path().join("router.o").display().to_string();

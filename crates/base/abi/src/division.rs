@@ -74,8 +74,10 @@ pub mod request {
     pub const CLONE_EGRESS: u32 = 0x1000;
     /// The packet does not leave, but starts again as it would have left: [`super::entry::RECIRCULATE`].
     pub const RECIRCULATE: u32 = 0x2000;
+    /// A function in a compartment is called ([`crate::call`]). Nothing else happens.
+    pub const CALL: u32 = 0x4000;
     /// All of them.
-    pub const ALL: u32 = 0x3f00;
+    pub const ALL: u32 = 0x7f00;
 }
 
 /// Values of `output_action` before a run: where it starts. For the first four, `output_port` contains the
@@ -98,6 +100,21 @@ pub mod entry {
     /// Added to one that begins at the start, if the program reads how long packets waited
     /// ([`crate::object::need::QUEUES`]): no packet passes both parts in one run.
     pub const QUEUED: u32 = 0x80;
+    /// The bits of all that is above.
+    pub const PLAIN: u32 = 0xff;
+    /// Place of the number of a call, from 1 on, for a run that goes on behind that call. Below it is the
+    /// Place of the number of a call, from 1 on, for a run that goes on behind that call: above the bits of
+    /// requests, since a run that asks for nothing leaves its entry. Below it is the entry of the run that
+    /// made the call.
+    pub const ANSWER_SHIFT: u32 = 16;
+    /// Most calls of a program.
+    pub const MAX_CALLS: u32 = 0x7fff;
+
+    /// Returns where a run goes on that started at `entry` and ended with this call ([`crate::call`]).
+    #[must_use]
+    pub const fn answer(entry: u32, call: u32) -> u32 {
+        (entry & PLAIN) | ((call & MAX_CALLS) + 1) << ANSWER_SHIFT
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod bytes;
+pub mod call;
 pub mod channel;
 pub mod context;
 pub mod digest;

@@ -47,6 +47,8 @@ pub mod need {
     pub const RECIRCULATE: u32 = 5;
     /// It reads how long packets waited in queues. A host without queues runs it, too: the values are 0.
     pub const QUEUES: u32 = 6;
+    /// It calls functions that run in a compartment ([`crate::call`]).
+    pub const CALLS: u32 = 7;
 }
 
 /// A need and its location in the source: 16 bytes in [`NEEDS_SECTION`], four `u32` in the order of

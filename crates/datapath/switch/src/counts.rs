@@ -24,11 +24,15 @@ pub enum DropReason {
     NoRoom,
     /// It is longer than [`p4shield_abi::channel::MAX_HEADER_BYTES`] when it arrives or starts again.
     TooLong,
+    /// It waited for a function in a compartment, whose answer did not come in time or was none.
+    Unanswered,
+    /// Too many packets waited for answers of a compartment.
+    CallsFull,
 }
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Program,
         Self::Stopped,
         Self::NoPort,
@@ -39,6 +43,8 @@ impl DropReason {
         Self::Queue,
         Self::NoRoom,
         Self::TooLong,
+        Self::Unanswered,
+        Self::CallsFull,
     ];
 
     /// Returns its name in status and metrics.
@@ -55,6 +61,8 @@ impl DropReason {
             Self::Queue => "queue",
             Self::NoRoom => "no_room",
             Self::TooLong => "too_long",
+            Self::Unanswered => "unanswered",
+            Self::CallsFull => "calls_full",
         }
     }
 }

@@ -241,6 +241,7 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
             Loss::NoSession => DropReason::NoSession,
             Loss::Budget => DropReason::Runs,
             Loss::TooLong => DropReason::TooLong,
+            Loss::Call => DropReason::Unanswered,
         });
     }
 

@@ -268,7 +268,7 @@ impl<I: PacketIo> Local<I> {
             let result = program.run_from(from, packet, &meta, info);
             if traits.divided && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };
-                traffic.follow(&mut run, original, &result, &mut leaving);
+                traffic.follow(&mut run, from, original, &result, &mut leaving);
             } else {
                 leaving.ran(program);
                 leaving.send(packet, &result);

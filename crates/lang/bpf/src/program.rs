@@ -3,6 +3,7 @@
 //! The P4 VM's worker (crate `p4shield-runtime`) calls [`Program::run`] for each packet. The program
 //! works on a [`Packet`] (next module: `packet`) and calls helpers (module `helpers`).
 
+use p4shield_abi::call::CALLS_MAP;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::context::Context;
 use p4shield_abi::division::BLOCK_MAP;
@@ -288,17 +289,37 @@ impl Program {
     /// Copies the block of a divided program ([`p4shield_abi::division`]) to `out`, which has its size then;
     /// empty for any other program.
     pub fn read_block(&mut self, out: &mut Vec<u8>) {
-        out.clear();
-        if let Some(block) = self.block() {
-            out.resize(block.size(), 0);
-            block.read(0, out);
-        }
+        self.read_only_value(BLOCK_MAP, out);
     }
 
     /// Copies what [`Program::read_block`] returned back. Has no effect if the size is not that of the block.
     pub fn write_block(&mut self, bytes: &[u8]) {
-        if let Some(block) = self.block().filter(|b| b.size() == bytes.len()) {
-            block.write(0, bytes);
+        self.write_only_value(BLOCK_MAP, bytes);
+    }
+
+    /// Copies message and kept values of a call in a compartment ([`p4shield_abi::call`]) to `out`, which has
+    /// their size then; empty for a program without such calls.
+    pub fn read_call(&mut self, out: &mut Vec<u8>) {
+        self.read_only_value(CALLS_MAP, out);
+    }
+
+    /// Copies what [`Program::read_call`] returned back, with the answer. Has no effect if the size is not
+    /// that of the value.
+    pub fn write_call(&mut self, bytes: &[u8]) {
+        self.write_only_value(CALLS_MAP, bytes);
+    }
+
+    fn read_only_value(&mut self, map: &str, out: &mut Vec<u8>) {
+        out.clear();
+        if let Some(value) = self.only_value(map) {
+            out.resize(value.size(), 0);
+            value.read(0, out);
+        }
+    }
+
+    fn write_only_value(&mut self, map: &str, bytes: &[u8]) {
+        if let Some(value) = self.only_value(map).filter(|v| v.size() == bytes.len()) {
+            value.write(0, bytes);
         }
     }
 
@@ -323,8 +344,8 @@ impl Program {
         }
     }
 
-    fn block(&mut self) -> Option<&mut Storage> {
-        self.code.maps.as_deref_mut()?.get_mut(BLOCK_MAP)?.only_value()
+    fn only_value(&mut self, map: &str) -> Option<&mut Storage> {
+        self.code.maps.as_deref_mut()?.get_mut(map)?.only_value()
     }
 
     /// Runs the program on one packet. Does not allocate, lock or make a system call (`ktime_get_ns`

@@ -57,6 +57,7 @@ mod types;
 use diagnostics::{Code, Diagnostics, Sink};
 use lower::Settings;
 use p4shield_abi::division::MAX_BLOCK_SIZE;
+use p4shield_abi::object::need;
 use p4shield_tables::model;
 use p4shield_tables::trace::TracePoint;
 use source::{SourceMap, Span};
@@ -73,6 +74,19 @@ pub struct Options {
     /// True if the program records what each run does ([`p4shield_abi::trace`]). It does the same otherwise,
     /// and is longer.
     pub trace: bool,
+    /// Where functions run that the source marks with `@compartment`.
+    pub placement: Placement,
+}
+
+/// Where functions run that a program's source marks with `@compartment`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In the program, as any other function.
+    #[default]
+    Inline,
+    /// In a compartment: the program is divided at each call ([`p4shield_abi::call`]), and
+    /// [`Compiled::functions`] calls them.
+    Extern,
 }
 
 /// The fate of packets that a parser rejects, for architectures that do not specify it (`v1model` does).
@@ -103,6 +117,9 @@ pub struct Facts {
     pub tables: Vec<model::TableFacts>,
     /// The tenant's own extern functions, which must be linked.
     pub externs: Vec<String>,
+    /// Those of them that run in a compartment, by their number there; they must be linked with
+    /// [`Compiled::functions`].
+    pub placed: Vec<String>,
     /// Number of instructions.
     pub instructions: usize,
     /// Instructions on the longest path through the program; a 64-bit constant counts as one.
@@ -138,6 +155,9 @@ pub struct MapFacts {
 pub struct Compiled {
     /// The ELF object.
     pub object: Vec<u8>,
+    /// The ELF object of the compartment's program ([`p4shield_abi::call`]), if the program calls functions
+    /// in one. Their object has to be linked with it.
+    pub functions: Option<Vec<u8>>,
     /// Warnings only.
     pub warnings: Diagnostics,
     /// The code as text, with the source lines as comments.
@@ -167,7 +187,7 @@ pub fn compile(
 ) -> Result<Compiled, Diagnostics> {
     let (front, sources, mut sink) = front_end(name, text, resolver, options);
     let Some(front) = front else { return Err(sink.finish(sources)) };
-    let Some(Generated { lowered, program, ir, object, divided }) =
+    let Some(Generated { lowered, program, ir, object, functions, divided }) =
         generate_to_fit(&front, options, &sources, &mut sink)
     else {
         return Err(sink.finish(sources));
@@ -197,13 +217,14 @@ pub fn compile(
         maps: f.maps.iter().map(map).collect(),
         tables: lowered.tables,
         externs: lowered.externs.into_iter().collect(),
+        placed: lowered.placed.iter().map(|f| f.name.to_string()).collect(),
         instructions: program.insns.len(),
         longest_path: codegen::longest_path(&program.insns),
         largest,
     };
     let (ast, graph) = (ast_print::print(&front.ast), graph::draw(&front.ast));
     let warnings = sink.finish(sources);
-    Ok(Compiled { object, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
+    Ok(Compiled { object, functions, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
 }
 
 /// The back end's result.
@@ -212,6 +233,7 @@ struct Generated {
     program: codegen::MachineCode,
     ir: String,
     object: Vec<u8>,
+    functions: Option<Vec<u8>>,
     divided: bool,
 }
 
@@ -256,26 +278,61 @@ fn generate(
         return None;
     }
     let f = &mut lowered.function;
-    let divided = opt::optimise(f, lowered.block);
+    let carried = opt::Carried { block: lowered.block, calls: lowered.calls };
+    let divided = opt::optimise(f, carried).unwrap_or_else(|e| {
+        report_suspension(e, front.end, sink);
+        false
+    });
+    if sink.has_errors() {
+        return None;
+    }
     let block = lowered.block.map_or(0, |m| f.maps[m.0 as usize].definition.value_size);
     if block as usize > MAX_BLOCK_SIZE {
         let message = format!("the program needs {block} bytes for values that egress takes from ingress");
         let hint = "use smaller headers and less metadata in egress";
         sink.report(Code::TooLarge, front.end, message, hint);
     }
-    let needs = if divided { lowered.needs.as_slice() } else { &[] };
+    let is_met = |(need, _): &&(u32, Span)| divided || *need == need::CALLS;
+    let needs: Vec<_> = lowered.needs.iter().filter(is_met).copied().collect();
     let ir = ir::print::print(f);
     let program = codegen::generate(f, front.end, sink);
     let schema = codegen::schema::describe(&lowered);
     let f = &lowered.function;
     let points: Vec<_> = lowered.points.iter().map(|p| point(p, sources)).collect();
-    let object = codegen::elf::write(&program, f, sources, &schema, needs, &points);
+    let object = codegen::elf::write(&program, f, sources, &schema, &needs, &points);
     let object = object.unwrap_or_else(|e| {
         sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
         Vec::new()
     });
     let long = codegen::size::is_too_long(&program);
-    Some((Generated { lowered, program, ir, object, divided }, long))
+    let functions = (!lowered.placed.is_empty()).then(|| functions(&lowered, front.end, sources, sink));
+    Some((Generated { lowered, program, ir, object, functions, divided }, long))
+}
+
+/// Reports why a program cannot be divided at its calls.
+fn report_suspension(e: opt::SuspendError, end: Span, sink: &mut Sink) {
+    match e {
+        opt::SuspendError::Address(at) => {
+            sink.unsupported(at, "a call in a compartment while the program uses an entry found here");
+        }
+        opt::SuspendError::TooMany => {
+            let hint = "call functions in a compartment from fewer places";
+            sink.report(Code::TooLarge, end, "the program has too many calls in a compartment", hint);
+        }
+    }
+}
+
+/// Generates the object of the compartment's program.
+fn functions(lowered: &lower::Lowered, end: Span, sources: &SourceMap, sink: &mut Sink) -> Vec<u8> {
+    let mut f = lower::compartment(&lowered.placed);
+    // It has no call of its own.
+    let _ = opt::optimise(&mut f, opt::Carried::default());
+    let program = codegen::generate(&mut f, end, sink);
+    let schema = p4shield_abi::schema::Schema::default();
+    codegen::elf::write(&program, &f, sources, &schema, &[], &[]).unwrap_or_else(|e| {
+        sink.report(Code::Internal, end, format!("internal error: {e}"), "please report this");
+        Vec::new()
+    })
 }
 
 /// Returns a trace point with its place as text.

@@ -1,5 +1,6 @@
 //! A device: a program on the engine, with ports.
 
+use crate::compartment::{Call, Calls, Compartment};
 use std::sync::Arc;
 
 use p4shield_abi::Verdict;
@@ -9,15 +10,15 @@ use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
 use p4shield_bpf::verify::{Limits, Refusal, verify};
 use p4shield_bpf::{
-    EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, RunResult, Stop,
-    VmInfo, link,
+    EngineOptions, Entry, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, RunResult,
+    Stop, Verified, VmInfo, link,
 };
 use p4shield_entries::mirroring::{self, MirroringError};
 use p4shield_entries::multicast::{MulticastError, MulticastGroups};
 use p4shield_p4::{Compiled, Facts};
 use p4shield_tables::model::Architecture;
 use p4shield_tables::write::{CloneSession, Write};
-use p4shield_traffic::{Copy, Event, GroupError, Loss, Outcome, Run, Session, SessionError, Traffic};
+use p4shield_traffic::{Copy, Event, GroupError, Loss, Outcome, Ready, Run, Session, SessionError, Traffic};
 
 /// The engine that executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +108,7 @@ struct Collected<'a> {
     from: u32,
     /// The packet as it arrived.
     arrived: &'a [u8],
+    calls: Calls,
 }
 
 impl Outcome for Collected<'_> {
@@ -129,6 +131,11 @@ impl Outcome for Collected<'_> {
 
     fn lose(&mut self, _: Loss) {}
 
+    fn call(&mut self, ready: Ready<'_>) -> bool {
+        self.calls.push_back(Call::of(&ready));
+        true
+    }
+
     fn note(&mut self, _: Event) {}
 }
 
@@ -140,11 +147,19 @@ fn described(sent: &[SentPacket]) -> String {
     sent.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// A program on one engine.
+struct Loaded {
+    engine: &'static str,
+    program: Program,
+    /// Its functions that run in a compartment.
+    compartment: Option<Compartment>,
+}
+
 /// A loaded program.
 pub struct Device {
     multicast: MulticastGroups,
     traffic: Traffic,
-    engines: Vec<(&'static str, Program)>,
+    engines: Vec<Loaded>,
     facts: Arc<Facts>,
     packet: Packet,
     info: VmInfo,
@@ -157,26 +172,36 @@ impl std::fmt::Debug for Device {
     }
 }
 
+/// Links an object with others and verifies them.
+fn verified(object: &[u8], others: &[Vec<u8>]) -> Result<Verified, DeviceError> {
+    let mut objects = vec![Object::parse(object)?];
+    for other in others {
+        objects.push(Object::parse(other)?);
+    }
+    let linked = link(&objects)?;
+    let (verified, _) = verify(linked, &Limits::default()).map_err(|r| DeviceError::Refused(Box::new(r)))?;
+    Ok(verified)
+}
+
 /// Time between two packets: a microsecond.
 const STEP_NS: u64 = 1_000;
 
 impl Device {
-    /// Links a program with other objects, verifies it and loads it.
+    /// Links a program with other objects, verifies it and loads it. If some of its functions run in a
+    /// compartment, all of them are in these objects.
     ///
     /// # Errors
     /// The error of the step that failed.
     pub fn load(compiled: &Compiled, others: &[Vec<u8>], engine: Engine) -> Result<Self, DeviceError> {
-        let mut objects = vec![Object::parse(&compiled.object)?];
-        for other in others {
-            objects.push(Object::parse(other)?);
-        }
-        let linked = link(&objects)?;
-        let limits = Limits::default();
-        let (verified, _) = verify(linked, &limits).map_err(|r| DeviceError::Refused(Box::new(r)))?;
-        let load = |name, mode| -> Result<_, LoadError> {
+        let has_own = compiled.functions.is_none() || !compiled.facts.externs.is_empty();
+        let main = verified(&compiled.object, if has_own { others } else { &[] })?;
+        let functions = compiled.functions.as_ref().map(|object| verified(object, others)).transpose()?;
+        let load = |engine, mode| -> Result<_, LoadError> {
             // The same random numbers on every run, so that tests are repeatable.
             let options = EngineOptions { mode, map_bytes: 1 << 30, ..EngineOptions::default() };
-            Ok((name, Program::load(&verified, &options)?))
+            let functions = functions.as_ref().map(|f| Program::load(f, &options)).transpose()?;
+            let program = Program::load(&main, &options)?;
+            Ok(Loaded { engine, program, compartment: functions.map(Compartment::new) })
         };
         let engines = match engine {
             Engine::Jit => vec![load("JIT", Mode::Jit)?],
@@ -211,14 +236,25 @@ impl Device {
         let (architecture, from) = (self.facts.architecture, port);
         let Self { engines, packet, info, traffic, facts, .. } = self;
         let mut results: Vec<Vec<SentPacket>> = Vec::new();
-        for (engine, program) in engines {
+        for Loaded { engine, program, compartment } in engines {
             packet.reset(bytes, bytes.len() as u32);
-            let mut collected =
-                Collected { sent: Vec::new(), stopped: None, architecture, from, arrived: bytes };
+            let mut collected = Collected {
+                sent: Vec::new(),
+                stopped: None,
+                architecture,
+                from,
+                arrived: bytes,
+                calls: Calls::new(),
+            };
             let result = program.run(packet, &meta, info);
-            if facts.divided && Traffic::asks(&result) {
+            if (facts.divided || compartment.is_some()) && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };
-                traffic.follow(&mut run, bytes, &result, &mut collected);
+                traffic.follow(&mut run, Entry::default(), bytes, &result, &mut collected);
+                while let (Some(mut call), Some(c)) = (collected.calls.pop_front(), compartment.as_mut()) {
+                    if c.answer(&mut call, info) {
+                        traffic.answer(&mut run, call.ready(&meta), &mut collected);
+                    }
+                }
             } else {
                 collected.end(packet, &result);
             }
@@ -262,7 +298,7 @@ impl Device {
     /// Returns the map with this name.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&Map> {
-        self.engines.first().and_then(|(_, p)| p.maps()?.get(name))
+        self.engines.first().and_then(|loaded| loaded.program.maps()?.get(name))
     }
 
     /// Updates an entry in every engine.
@@ -286,7 +322,7 @@ impl Device {
         map: &str,
         mut f: impl FnMut(&mut Map) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
-        for (_, program) in &mut self.engines {
+        for Loaded { program, .. } in &mut self.engines {
             let map = program.maps_mut().and_then(|m| m.get_mut(map)).ok_or(MapError::NotFound)?;
             f(map)?;
         }

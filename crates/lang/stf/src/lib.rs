@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod census;
+mod compartment;
 pub mod conformance;
 pub mod device;
 pub mod diff;

@@ -24,6 +24,8 @@ pub enum Loss {
     /// The program made it longer than a packet that arrives may be ([`MAX_HEADER_BYTES`]), and lets it start
     /// again.
     TooLong,
+    /// The program calls a function in a compartment, and there is none.
+    Call,
 }
 
 /// An act of the traffic manager, after which a packet goes on.
@@ -48,6 +50,12 @@ pub trait Outcome {
     /// Takes a packet that has to wait, or counts it as lost because its queue is full. Returns false if it
     /// need not wait. [`Traffic::resume`] goes on with it later.
     fn hold(&mut self, _ready: Ready<'_>) -> bool {
+        false
+    }
+    /// Takes a packet whose program calls a function in a compartment ([`p4shield_abi::call`]), or counts it
+    /// as lost because too many wait. `block` is the value with the message. Returns false if there is no
+    /// compartment. [`Traffic::answer`] goes on with it.
+    fn call(&mut self, _ready: Ready<'_>) -> bool {
         false
     }
     /// Something else happened.
@@ -94,6 +102,8 @@ pub struct Traffic {
     pub queues: bool,
     jobs: Jobs,
     block: Vec<u8>,
+    /// Message and kept values of a call.
+    call: Vec<u8>,
     runs: usize,
 }
 
@@ -113,6 +123,7 @@ impl Traffic {
             queues: false,
             jobs: Jobs::new(),
             block: Vec::with_capacity(MAX_BLOCK_SIZE),
+            call: Vec::with_capacity(MAX_BLOCK_SIZE),
             runs: 0,
         }
     }
@@ -123,17 +134,18 @@ impl Traffic {
         result.output_action & request::ALL != 0
     }
 
-    /// Does what the last run of the program asked for: `result` is its result, `run.packet` is as the run
-    /// left it, and `arrived` as it was before.
+    /// Does what the last run of the program, which started at `from`, asked for: `result` is its result,
+    /// `run.packet` is as the run left it, and `arrived` as it was before.
     pub fn follow(
         &mut self,
         run: &mut Run<'_>,
+        from: Entry,
         arrived: &[u8],
         result: &RunResult,
         outcome: &mut impl Outcome,
     ) {
         self.runs = MAX_RUNS;
-        self.after(run, arrived, result, outcome);
+        self.after(run, from, arrived, result, outcome);
         self.run_jobs(run, outcome);
     }
 
@@ -141,6 +153,15 @@ impl Traffic {
     pub fn resume(&mut self, run: &mut Run<'_>, waited: Ready<'_>, outcome: &mut impl Outcome) {
         self.runs = waited.runs;
         self.run_from(run, waited.entry, waited.bytes, waited.block, outcome);
+        self.run_jobs(run, outcome);
+    }
+
+    /// Goes on with a packet behind its call ([`Outcome::call`]); its block has the answer.
+    pub fn answer(&mut self, run: &mut Run<'_>, answered: Ready<'_>, outcome: &mut impl Outcome) {
+        let Some(rest) = answered.runs.checked_sub(1) else { return outcome.lose(Loss::Budget) };
+        self.runs = rest;
+        run.program.write_call(answered.block);
+        self.run_packet(run, answered.entry, answered.bytes, outcome);
         self.run_jobs(run, outcome);
     }
 
@@ -185,18 +206,40 @@ impl Traffic {
         block: &[u8],
         outcome: &mut impl Outcome,
     ) {
-        run.packet.reset(bytes, bytes.len() as u32);
         run.program.write_block(block);
+        self.run_packet(run, from, bytes, outcome);
+    }
+
+    fn run_packet(&mut self, run: &mut Run<'_>, from: Entry, bytes: &[u8], outcome: &mut impl Outcome) {
+        run.packet.reset(bytes, bytes.len() as u32);
         let result = run.program.run_from(from, run.packet, run.meta, run.info);
-        self.after(run, bytes, &result, outcome);
+        self.after(run, from, bytes, &result, outcome);
     }
 
     /// Does what a run asked for, or ends its packet.
-    fn after(&mut self, run: &mut Run<'_>, arrived: &[u8], result: &RunResult, outcome: &mut impl Outcome) {
+    fn after(
+        &mut self,
+        run: &mut Run<'_>,
+        from: Entry,
+        arrived: &[u8],
+        result: &RunResult,
+        outcome: &mut impl Outcome,
+    ) {
         outcome.ran(run.program);
         let asked = result.output_action & request::ALL;
         if asked == 0 || result.stopped.is_some() {
             return outcome.end(run.packet, result);
+        }
+        if asked & request::CALL != 0 {
+            run.program.read_call(&mut self.call);
+            let number = entry::answer(from.number, result.output_port);
+            let (runs, block) = (self.runs, self.call.as_slice());
+            let ready =
+                Ready { entry: Entry { number, ..from }, bytes: arrived, block, meta: run.meta, runs };
+            if !outcome.call(ready) {
+                outcome.lose(Loss::Call);
+            }
+            return;
         }
         run.program.read_block(&mut self.block);
         if asked & request::CLONE != 0 {

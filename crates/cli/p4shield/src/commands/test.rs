@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use p4shield_p4::{Options, Reject};
+use p4shield_p4::{Options, Placement, Reject};
 use p4shield_stf::device::{Device, Engine};
 use p4shield_stf::{externs, parse, pcap, runner};
 
@@ -20,6 +20,7 @@ use p4shield_console::{Exit, Refused, input, output};
 ///
 ///   p4shield test guard.p4 guard.stf
 ///   p4shield test guard.p4 --pcap in.pcap --expect out.pcap
+///   p4shield test keyed_mark.p4 mark.stf --functions keyed_mark.c --placement extern
 ///
 /// Exit code 3 if a packet differs from what the script expects.
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,9 @@ pub(crate) struct Test {
     /// be repeated
     #[arg(long, value_name = "FILE.c")]
     functions: Vec<PathBuf>,
+    /// Where the functions run that the program marks with @compartment
+    #[arg(long, value_enum, default_value = "inline")]
+    placement: PlacementName,
     /// Capture of the packets to receive
     #[arg(long, value_name = "FILE", requires = "expect", conflicts_with = "scripts")]
     pcap: Option<PathBuf>,
@@ -61,6 +65,14 @@ pub(super) enum EngineName {
     Interpreter,
     /// Both; their results must agree
     Both,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PlacementName {
+    /// In the program
+    Inline,
+    /// In a program of their own: packets wait for its answers
+    Extern,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -88,7 +100,11 @@ impl Test {
             RejectName::Drop => Reject::Drop,
             RejectName::Pass => Reject::Pass,
         };
-        let options = Options { reject, ..self.source.options() };
+        let placement = match self.placement {
+            PlacementName::Inline => Placement::Inline,
+            PlacementName::Extern => Placement::Extern,
+        };
+        let options = Options { reject, placement, ..self.source.options() };
         let compiled = match p4shield_p4::compile(&name, &text, &self.source.folders(), &options) {
             Ok(compiled) => compiled,
             Err(errors) => return refuse(&errors),

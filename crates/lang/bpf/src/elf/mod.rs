@@ -12,6 +12,7 @@ mod sections;
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectKind, ObjectSection as _, SectionIndex, SectionKind, elf};
+use p4shield_abi::call::CALLS_MAP;
 use p4shield_abi::context::PROGRAM_ABI_VERSION;
 use p4shield_abi::division::{BLOCK_MAP, MAX_BLOCK_SIZE};
 use p4shield_abi::map::MapDefinition;
@@ -79,14 +80,15 @@ pub(crate) struct ObjectEntry {
     pub(crate) value: Vec<u8>,
 }
 
-/// Refuses a divided program whose block is too large for a switch to copy it with each copy of a packet.
+/// Refuses a program whose block, or value of calls, is too large for a switch to copy it with each packet.
 fn check_block(maps: &[ObjectMap]) -> Result<(), ObjectError> {
     let size = |m: &ObjectMap| m.definition.value_size as usize;
-    match maps.iter().find(|m| m.name == BLOCK_MAP && size(m) > MAX_BLOCK_SIZE) {
+    let copied = |m: &&ObjectMap| [BLOCK_MAP, CALLS_MAP].contains(&m.name.as_str());
+    match maps.iter().filter(copied).find(|m| size(m) > MAX_BLOCK_SIZE) {
         None => Ok(()),
         Some(block) => Err(ObjectError::Maps {
             section: MAPS_SECTION.to_owned(),
-            reason: format!("{BLOCK_MAP} has {} bytes, and {MAX_BLOCK_SIZE} are the most", size(block)),
+            reason: format!("{} has {} bytes, and {MAX_BLOCK_SIZE} are the most", block.name, size(block)),
         }),
     }
 }

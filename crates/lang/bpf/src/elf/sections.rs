@@ -135,6 +135,7 @@ pub(super) fn needs(file: &Elf<'_>, files: &[String]) -> Result<(Option<Division
             need::CLONE => "clones packets",
             need::RESUBMIT => "resubmits packets",
             need::RECIRCULATE => "recirculates packets",
+            need::CALLS => "calls functions in a compartment",
             need::QUEUES => {
                 queues = true;
                 continue;

@@ -53,6 +53,10 @@ impl Checker<'_> {
                 [Token { tok: Tok::Str(name), .. }] if !name.is_empty() => {}
                 _ => self.bad_metric(a.name.span),
             },
+            "compartment" if !a.body.is_empty() => {
+                let message = "@compartment expects no argument".to_owned();
+                self.bad_annotation(a.name.span, message, "write @compartment");
+            }
             "pkginfo" if a.body.is_empty() => {
                 let message = "@pkginfo is empty".to_owned();
                 self.bad_annotation(a.name.span, message, "write @pkginfo(name = \"...\")");

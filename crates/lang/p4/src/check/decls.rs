@@ -176,7 +176,8 @@ impl Checker<'_> {
         let type_params = self.type_params(&proto.type_params);
         let result = self.function_result(proto);
         let params = self.params(&proto.params, owner);
-        hir::ExternFn { name: name.name.clone(), span: name.span, type_params, params, result }
+        let (name, span) = (name.name.clone(), name.span);
+        hir::ExternFn { name, span, placed: false, type_params, params, result }
     }
 
     /// Returns the type of a function's result.
@@ -191,7 +192,8 @@ impl Checker<'_> {
     }
 
     fn extern_function(&mut self, d: &Decl, proto: &ast::Prototype) {
-        let f = self.scoped(|c| c.prototype(&d.name, proto, ParamOwner::Extern));
+        let mut f = self.scoped(|c| c.prototype(&d.name, proto, ParamOwner::Extern));
+        f.placed = d.annotations.iter().any(|a| &*a.name.name == "compartment");
         let id = ExternFnId(self.program.extern_fns.len() as u32);
         if let Some(Symbol::ExternFns(ids)) = self.lookup(&d.name.name, true) {
             let ids = ids.clone();

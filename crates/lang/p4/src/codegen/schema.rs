@@ -15,7 +15,8 @@ pub(crate) fn describe(lowered: &Lowered) -> Schema {
     let groups = lowered.tables.iter().filter_map(|t| t.groups.as_ref());
     let groups = groups.flat_map(|g| [g.groups.clone(), g.members.clone()]);
     let arguments = lowered.argument_map.map(|m| lowered.function.maps[m.0 as usize].name.clone());
-    let block = lowered.block.map(|m| lowered.function.maps[m.0 as usize].name.clone());
+    let carried = [lowered.block, lowered.calls];
+    let carried = carried.into_iter().flatten().map(|m| lowered.function.maps[m.0 as usize].name.clone());
     let digests = lowered.messages.iter().any(|m| m.kind == MessageKind::Digest);
     let digests = digests.then(|| DIGEST_MAP.to_owned());
     let tables = lowered.tables.iter().zip(&lowered.code_entries).map(|(t, entries)| table(t, entries));
@@ -24,7 +25,7 @@ pub(crate) fn describe(lowered: &Lowered) -> Schema {
         arrays: lowered.arrays.iter().map(array).collect(),
         tables: tables.chain(lowered.value_sets.iter().map(value_set)).collect(),
         messages: lowered.messages.clone(),
-        internal: groups.chain(arguments).chain(block).chain(digests).collect(),
+        internal: groups.chain(arguments).chain(carried).chain(digests).collect(),
     }
 }
 

@@ -147,7 +147,7 @@ impl InstSelector<'_> {
     fn inst(&mut self, v: Val) {
         let inst = self.f.inst(v);
         match &inst.op {
-            Op::Phi(_) | Op::WriteBack(_) => {}
+            Op::Phi(_) | Op::WriteBack(_) | Op::Suspend => {}
             Op::Bin(op, a, b) => {
                 let Ty::Int(w) = inst.ty else { return };
                 let dst = self.reg_of(v);

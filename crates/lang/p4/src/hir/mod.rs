@@ -89,6 +89,8 @@ pub(crate) struct Routine {
 pub(crate) struct ExternFn {
     pub(crate) name: Name,
     pub(crate) span: Span,
+    /// Marked with `@compartment`.
+    pub(crate) placed: bool,
     /// Numbers of its type parameters.
     pub(crate) type_params: Vec<u32>,
     pub(crate) params: Vec<Param>,

@@ -7,8 +7,9 @@
 //! programs with many variables and blocks, of which few pairs are related.
 
 use super::tree::DominatorTree;
-use super::{BinOp, Block, Cc, Function, MapId, Op, Opnd, Term, Ty, mask};
+use super::{BinOp, Block, Cc, Function, Map, MapId, Op, Opnd, Term, Ty, mask};
 use crate::source::Span;
+use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 
 /// A variable of the program that is being lowered, of at most 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -256,6 +257,29 @@ impl Builder {
 
     pub(crate) fn lookup(&mut self, map: MapId, key: Vec<super::KeyPart>) -> Opnd {
         self.emit(Op::Lookup { map, key }, Ty::MapValue)
+    }
+
+    /// Returns the address of the only value of a map; goes to `refuse` if there is none.
+    pub(crate) fn only_value(&mut self, map: MapId, label: &str, refuse: Block) -> Opnd {
+        let base = self.lookup(map, vec![(0, 4, Opnd::C(0))]);
+        let there = self.cmp(Cc::Ne, base, Opnd::C(0), 64);
+        let go_on = self.new_block(label);
+        self.branch(there, go_on, refuse);
+        self.switch_to(go_on);
+        base
+    }
+
+    /// Makes room for so many bytes in the only value of a map, which is added if there is none.
+    pub(crate) fn value_of(&mut self, map: &mut Option<MapId>, name: &str, bytes: u32) -> MapId {
+        let map = *map.get_or_insert_with(|| {
+            let definition =
+                MapDefinition { map_type: TYPE_ARRAY, key_size: 4, value_size: 0, max_entries: 1, flags: 0 };
+            self.f.maps.push(Map { name: name.to_owned(), definition, entries: Vec::new() });
+            MapId(self.f.maps.len() as u32 - 1)
+        });
+        let size = &mut self.f.maps[map.0 as usize].definition.value_size;
+        *size = bytes.max(*size);
+        map
     }
 
     /// Returns the finished function.

@@ -233,6 +233,8 @@ pub(crate) enum Op {
         name: Name,
         args: Vec<Opnd>,
     },
+    /// The run ends, and another one goes on here. Only between lowering and `opt::suspend`.
+    Suspend,
 }
 
 /// Calls `$f` with a reference to every operand of an operation, from iterators and boxes that `$iter`
@@ -240,7 +242,7 @@ pub(crate) enum Op {
 macro_rules! walk_operands {
     ($op:expr, $f:ident, $iter:ident, $unboxed:ident) => {
         match $op {
-            Op::Context(..) => {}
+            Op::Context(..) | Op::Suspend => {}
             Op::Swap(_, a) | Op::SetContext(_, _, a) => $f(a),
             Op::Load { base: a, .. } | Op::LoadMap { base: a, .. } => $f(a),
             Op::Bin(_, a, b)
@@ -286,6 +288,7 @@ impl Op {
                 | Self::StoreMap { .. }
                 | Self::Helper { .. }
                 | Self::Extern { .. }
+                | Self::Suspend
         )
     }
 

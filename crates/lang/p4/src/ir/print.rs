@@ -144,6 +144,7 @@ impl IrPrinter<'_> {
             }
             Op::Helper { id, args, .. } => format!("helper {id} ({})", self.list(args)),
             Op::Extern { name, args } => format!("call {name} ({})", self.list(args)),
+            Op::Suspend => "suspend".to_owned(),
         }
     }
 }

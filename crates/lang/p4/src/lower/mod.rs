@@ -18,6 +18,7 @@ mod number;
 mod objects;
 mod parser;
 mod pipeline;
+mod placed;
 #[cfg(test)]
 mod reference;
 mod requests;
@@ -121,6 +122,8 @@ struct Lowering<'a> {
     c: crate::ctypes::Declarations,
     /// The map whose value contains the arguments passed to C by pointer.
     argument_map: Option<MapId>,
+    /// Calls of functions in a compartment.
+    calls: placed::Calls,
     packet: PacketState,
     /// Target for packets that the parser rejects.
     reject: Block,
@@ -184,6 +187,9 @@ pub(crate) struct Lowered {
     pub(crate) code_entries: Vec<CodeEntries>,
     /// The map of arguments passed to C by pointer.
     pub(crate) argument_map: Option<MapId>,
+    /// The map of calls of functions in a compartment, and those functions.
+    pub(crate) calls: Option<MapId>,
+    pub(crate) placed: Vec<placed::PlacedFunction>,
     pub(crate) arrays: Vec<p4shield_tables::model::ArrayFacts>,
     pub(crate) value_sets: Vec<p4shield_tables::model::ValueSetFacts>,
     /// Messages between program and control plane.
@@ -249,8 +255,8 @@ impl Lowering<'_> {
         let names: Vec<&str> = parts.iter().map(|p| &**p).chain([last]).collect();
         let base: String =
             names.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let taken =
-            |n: &str| n == p4shield_abi::division::BLOCK_MAP || self.b.f.maps.iter().any(|m| m.name == n);
+        let reserved = [p4shield_abi::division::BLOCK_MAP, p4shield_abi::call::CALLS_MAP];
+        let taken = |n: &str| reserved.contains(&n) || self.b.f.maps.iter().any(|m| m.name == n);
         let mut name = base.clone();
         let mut n = 2;
         while taken(&name) {
@@ -303,5 +309,6 @@ impl Lowering<'_> {
 
 pub(crate) use objects::unit;
 pub(crate) use pipeline::{Settings, lower};
+pub(crate) use placed::compartment;
 pub(crate) use states::MAX_ROUNDS;
 pub(crate) use trace::PointDraft;

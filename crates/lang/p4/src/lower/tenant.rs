@@ -21,27 +21,26 @@ use crate::ast::Direction;
 use crate::ctypes::{CStruct, CType};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{Call, CallArg, ExternFn};
-use crate::ir::{Cc, Map, MapId, Op, Opnd, Ty};
+use crate::ir::{MapId, Op, Opnd, Ty};
 use crate::types::Type;
-use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 
 /// Maximum number of arguments: one register each.
-const MAX_ARGS: usize = 5;
+pub(super) const MAX_ARGS: usize = 5;
 /// Maximum total size in bytes of a call's arguments in memory.
 const MAX_MEMORY: u32 = 4096;
 
 /// An argument that is passed by pointer.
-struct InMemory {
+pub(super) struct InMemory {
     ty: CType,
     /// Offset in the map's value.
-    at: u32,
+    pub(super) at: u32,
     /// The l-value that receives the new value.
     back: Option<LValue>,
     value: Option<Value>,
 }
 
 /// An evaluated argument.
-enum Argument {
+pub(super) enum Argument {
     Number(Opnd),
     Memory(InMemory),
 }
@@ -57,6 +56,9 @@ impl Lowering<'_> {
             return None;
         };
         self.c.function(f, &params, result.as_ref());
+        if f.placed && self.calls.wanted {
+            return self.placed_call(f, c, params, result.is_some());
+        }
         self.externs.insert(f.name.to_string());
         let mut at = 0;
         let mut arguments = Vec::new();
@@ -77,19 +79,35 @@ impl Lowering<'_> {
         }
         let ty = if result.is_some() { Ty::Int(64) } else { Ty::None };
         let v = self.b.emit(Op::Extern { name: f.name.clone(), args: words }, ty);
-        for a in &arguments {
+        self.take_back(c, &arguments, memory);
+        self.result(f, v)
+    }
+
+    /// Assigns the arguments in memory that the function may have changed, in the order of the source.
+    pub(super) fn take_back(&mut self, c: &Call, arguments: &[Argument], memory: Option<Opnd>) {
+        for a in c.args.as_written().filter_map(|(i, _)| arguments.get(i)) {
             if let (Argument::Memory(InMemory { ty, at, back: Some(lvalue), .. }), Some(base)) = (a, memory) {
                 let value = self.get_c(ty, base, *at);
                 self.assign(lvalue, &value);
             }
         }
+    }
+
+    /// Returns the result of a function.
+    pub(super) fn result(&mut self, f: &ExternFn, v: Opnd) -> Option<Value> {
         let width = f.result.scalar_width()?;
         // Bits above the width of the result are not trusted.
         Some(Value::Scalar(vec![self.b.truncate(v, width as u8)], width))
     }
 
     /// Evaluates an argument; allocates memory at `end` for one that is passed by pointer.
-    fn argument(&mut self, arg: &CallArg, ty: CType, pointer: bool, end: &mut u32) -> Option<Argument> {
+    pub(super) fn argument(
+        &mut self,
+        arg: &CallArg,
+        ty: CType,
+        pointer: bool,
+        end: &mut u32,
+    ) -> Option<Argument> {
         let e = match arg {
             CallArg::In(e) | CallArg::Out(e) | CallArg::InOut(e) => e,
             CallArg::Object(_) | CallArg::Skip => return None,
@@ -114,40 +132,26 @@ impl Lowering<'_> {
     /// Returns the memory for arguments, at least this many bytes.
     fn argument_memory(&mut self, bytes: u32) -> Opnd {
         let map = self.argument_map(bytes.next_multiple_of(8));
-        let base = self.b.lookup(map, vec![(0, 4, Opnd::C(0))]);
-        let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
-        let (go_on, refuse) = (self.b.new_block("arguments"), self.refuse);
-        self.b.branch(there, go_on, refuse);
-        self.b.switch_to(go_on);
-        base
+        self.b.only_value(map, "arguments", self.refuse)
     }
 
     fn argument_map(&mut self, bytes: u32) -> MapId {
-        if let Some(map) = self.argument_map {
-            let size = &mut self.b.f.maps[map.0 as usize].definition.value_size;
-            *size = bytes.max(*size);
-            return map;
-        }
         let name = self.map_name(&[], "extern_arguments");
-        let definition =
-            MapDefinition { map_type: TYPE_ARRAY, key_size: 4, value_size: bytes, max_entries: 1, flags: 0 };
-        let map = self.add_map(Map { name, definition, entries: Vec::new() });
-        self.argument_map = Some(map);
-        map
+        self.b.value_of(&mut self.argument_map, &name, bytes)
     }
 
     fn address(&mut self, base: Opnd, at: u32) -> Opnd {
         if at == 0 { base } else { self.b.emit(Op::Offset(base, Opnd::C(at.into())), Ty::MapValue) }
     }
 
-    fn put_argument(&mut self, m: &InMemory, base: Opnd) {
+    pub(super) fn put_argument(&mut self, m: &InMemory, base: Opnd) {
         match &m.value {
             Some(v) => self.put_c(&m.ty, v, base, m.at),
             None => self.clear_c(&m.ty, base, m.at),
         }
     }
 
-    fn put_word(&mut self, base: Opnd, at: u32, bytes: u8, value: Opnd) {
+    pub(super) fn put_word(&mut self, base: Opnd, at: u32, bytes: u8, value: Opnd) {
         self.b.emit(Op::StoreMap { base, offset: at.cast_signed(), bytes, value }, Ty::None);
     }
 

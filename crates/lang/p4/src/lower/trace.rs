@@ -127,6 +127,13 @@ impl Lowering<'_> {
         self.trace(PointKind::Parsed, Some("parser"), at, &[(errors, &[error])]);
     }
 
+    /// Starts anew with the events of a run that goes on behind a call.
+    pub(super) fn restart_events(&mut self) {
+        if let Some(t) = &self.tracer {
+            self.b.write(t.count, Opnd::C(0));
+        }
+    }
+
     /// Records the values that a table is asked for.
     pub(super) fn trace_table(&mut self, name: &str, at: Span, keys: &[KeyFacts], values: &[Vec<Opnd>]) {
         let keys = keys.iter().zip(values).map(|(k, words)| (plain(&k.name, k.width), words.as_slice()));

@@ -1,5 +1,5 @@
-//! The words of a divided program's block: leaves out those that no code loads, and merges those that always
-//! have one value.
+//! The words of a divided program's block, and those that are kept during a call: leaves out those that no
+//! code loads, and merges those that always have one value.
 //!
 //! The lowering stores a whole area of words at once and loads all of one. Most are of no use: a header field
 //! that the program never changes equals the value that it has in the packet, metadata that no list names is
@@ -7,20 +7,34 @@
 
 use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{BinOp, Function, MapId, Op, Opnd, Val};
-use p4shield_abi::division::BLOCK_HEADER_SIZE;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a word.
-const WORD: i32 = 8;
+const WORD: u32 = 8;
+
+/// The only value of a map that holds words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) map: MapId,
+    /// Bytes before the first word.
+    pub(super) header: u32,
+}
+
+impl Area {
+    /// Returns the offset of a word.
+    pub(super) const fn word(self, number: usize) -> i32 {
+        (self.header + WORD * number as u32).cast_signed()
+    }
+}
 
 /// Merges words that have the same value wherever one of them is stored: a load of either finds it, since a
 /// packet continues with what one of these places stored.
-pub(super) fn merge(f: &mut Function, map: MapId) {
-    if is_mixed(f, map) {
+pub(super) fn merge(f: &mut Function, area: Area) {
+    if is_mixed(f, area.map) {
         return;
     }
     let mut stored: BTreeMap<i32, Vec<(Opnd, Opnd)>> = BTreeMap::new();
-    for v in words(f, map) {
+    for v in words(f, area) {
         if let Op::StoreMap { base, offset, value, .. } = f.inst(v).op {
             stored.entry(offset).or_default().push((base, value));
         }
@@ -39,7 +53,7 @@ pub(super) fn merge(f: &mut Function, map: MapId) {
     let home: BTreeMap<Val, usize> =
         f.blocks.iter().enumerate().flat_map(|(b, data)| data.insts.iter().map(move |v| (*v, b))).collect();
     let mut loaded: BTreeMap<(usize, Val, i32), Val> = BTreeMap::new();
-    for v in words(f, map) {
+    for v in words(f, area) {
         let Op::LoadMap { base: Opnd::V(base), offset, bytes } = f.inst(v).op else { continue };
         let copy = |o| Op::Bin(BinOp::Or, o, Opnd::C(0));
         if let Some(c) = constant(stored.get(&offset).map_or(&[], Vec::as_slice)) {
@@ -66,18 +80,17 @@ fn constant(values: &[(Opnd, Opnd)]) -> Option<u64> {
 }
 
 /// Removes the stores of words that no code loads, and closes the gaps.
-pub(super) fn compact(f: &mut Function, map: MapId) {
+pub(super) fn compact(f: &mut Function, area: Area) {
     // Of an address that a phi chooses it is not known what it points to.
-    if is_mixed(f, map) {
+    if is_mixed(f, area.map) {
         return;
     }
-    let all = words(f, map);
+    let all = words(f, area);
     let loaded: BTreeSet<i32> = all
         .iter()
         .filter_map(|v| if let Op::LoadMap { offset, .. } = f.inst(*v).op { Some(offset) } else { None })
         .collect();
-    let place: BTreeMap<i32, i32> =
-        loaded.iter().enumerate().map(|(i, at)| (*at, BLOCK_HEADER_SIZE as i32 + WORD * i as i32)).collect();
+    let place: BTreeMap<i32, i32> = loaded.iter().enumerate().map(|(i, at)| (*at, area.word(i))).collect();
     let mut dead: BTreeSet<Val> = BTreeSet::new();
     for v in all {
         match &mut f.inst_mut(v).op {
@@ -91,7 +104,7 @@ pub(super) fn compact(f: &mut Function, map: MapId) {
         }
     }
     f.blocks.iter_mut().for_each(|b| b.insts.retain(|v| !dead.contains(v)));
-    f.maps[map.0 as usize].definition.value_size = BLOCK_HEADER_SIZE as u32 + 8 * place.len() as u32;
+    f.maps[area.map.0 as usize].definition.value_size = area.word(place.len()) as u32;
 }
 
 /// Returns true if the address of the block is used for anything but tests, loads and stores.
@@ -112,10 +125,10 @@ fn is_mixed(f: &Function, map: MapId) -> bool {
 }
 
 /// Returns the loads and stores of words in the map.
-fn words(f: &Function, map: MapId) -> Vec<Val> {
+fn words(f: &Function, area: Area) -> Vec<Val> {
     let in_block = |base: &Opnd, offset: i32| {
-        offset >= BLOCK_HEADER_SIZE as i32
-            && matches!(f.op_of(*base), Some(Op::Lookup { map: m, .. }) if *m == map)
+        offset >= area.header.cast_signed()
+            && matches!(f.op_of(*base), Some(Op::Lookup { map, .. }) if *map == area.map)
     };
     let is_word = |v: &Val| match &f.inst(*v).op {
         Op::LoadMap { base, offset, .. } | Op::StoreMap { base, offset, .. } => in_block(base, *offset),

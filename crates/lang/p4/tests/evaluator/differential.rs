@@ -1,16 +1,17 @@
 //! The evaluator and the compiled program agree: on our example programs, on the regression programs, and
 //! on random programs.
 
+use super::calls::Calls;
 use super::v1model::{GROUPS, INPUT, SESSIONS};
 use super::{Machine, Outcome, generate};
 
-use crate::{Included, Options, Resolver};
+use crate::{Included, Options, Placement, Resolver};
 use p4shield_abi::Verdict;
 use p4shield_abi::division::destination;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_bpf::verify::{Cache, Limits, Report, verify};
-use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, RunResult, VmInfo, link};
-use p4shield_traffic::{self as traffic, Copy, Event, Loss, Run, Session, Traffic};
+use p4shield_bpf::{EngineOptions, Entry, Meta, Mode, Object, Packet, Program, RunResult, VmInfo, link};
+use p4shield_traffic::{self as traffic, Copy, Event, Loss, Ready, Run, Session, Traffic};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,14 @@ struct Engine {
     ports: bool,
     traffic: Traffic,
     events: Vec<Event>,
+    /// The functions in a compartment, by number.
+    placed: Vec<String>,
 }
 
 /// The packets that leave.
 struct Left<'a> {
     packets: Outcome,
+    calls: Calls,
     ports: bool,
     events: &'a mut Vec<Event>,
 }
@@ -61,6 +65,11 @@ impl traffic::Outcome for Left<'_> {
     }
 
     fn lose(&mut self, _: Loss) {}
+
+    fn call(&mut self, ready: Ready<'_>) -> bool {
+        self.calls.add(&ready);
+        true
+    }
 
     fn note(&mut self, event: Event) {
         self.events.push(event);
@@ -115,18 +124,22 @@ impl Engine {
             ports,
             traffic: traffic(),
             events: Vec::new(),
+            placed: compiled.facts.placed.clone(),
         })
     }
 
     fn run(&mut self, packet: &[u8]) -> Outcome {
         let meta = Meta { input_port: INPUT as u32, ..Meta::default() };
         self.packet.reset(packet, packet.len() as u32);
-        let Self { program, packet: buffer, info, traffic, ports, events } = self;
-        let mut left = Left { packets: Vec::new(), ports: *ports, events };
+        let Self { program, packet: buffer, info, traffic, ports, events, placed } = self;
+        let mut left = Left { packets: Vec::new(), calls: Calls::default(), ports: *ports, events };
         let result = program.run(buffer, &meta, info);
         if left.ports && Traffic::asks(&result) {
             let mut run = Run { program, packet: buffer, meta: &meta, info };
-            traffic.follow(&mut run, packet, &result, &mut left);
+            traffic.follow(&mut run, Entry::default(), packet, &result, &mut left);
+            while let Some(call) = left.calls.answered(placed) {
+                traffic.answer(&mut run, call.ready(&meta), &mut left);
+            }
         } else {
             traffic::Outcome::end(&mut left, buffer, &result);
         }
@@ -136,32 +149,36 @@ impl Engine {
 
 /// The comparison of one program.
 #[derive(Debug, Default)]
-struct Compared {
-    packets: usize,
+pub(super) struct Compared {
+    pub(super) packets: usize,
     /// The acts of the traffic manager.
     events: Vec<Event>,
     /// Reason why the evaluator skipped packets.
-    skipped: Vec<String>,
+    pub(super) skipped: Vec<String>,
 }
 
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug)]
-struct Form {
+pub(super) struct Form {
     /// True if the verifier proves it.
-    proof: bool,
+    pub(super) proof: bool,
     /// True if it records its runs, which must not change what it does.
-    trace: bool,
+    pub(super) trace: bool,
+    /// True if functions with effects run in a compartment.
+    pub(super) placed: bool,
 }
 
 /// Runs packets through the compiled program and the evaluator; the error describes a difference.
-fn compare(
+pub(super) fn compare(
     text: &str,
     resolver: &dyn Resolver,
     packets: &[Vec<u8>],
-    Form { proof, trace }: Form,
+    Form { proof, trace, placed }: Form,
 ) -> Result<Compared, String> {
-    let options = Options { trace, ..Options::default() };
-    let compiled = match crate::compile("test.p4", text, resolver, &options) {
+    let placement = if placed { Placement::Extern } else { Placement::Inline };
+    let options = Options { trace, placement, ..Options::default() };
+    let marked = if placed { &generate::placed(text) } else { text };
+    let compiled = match crate::compile("test.p4", marked, resolver, &options) {
         Ok(c) => c,
         Err(e) if e.plain().iter().filter(|d| d.error).all(|d| d.code.starts_with("E08")) => {
             let skipped = vec![format!("not supported: {e}")];
@@ -179,8 +196,14 @@ fn compare(
     let mut machine = Machine::new(&front.hir, information);
     let mut result = Compared::default();
     for p in packets {
-        let got = engine.run(p);
-        match machine.run(p) {
+        let mut got = engine.run(p);
+        let mut wanted = machine.run(p);
+        if placed {
+            // A copy that waits for an answer leaves later than the next one.
+            got.sort();
+            wanted = wanted.map(sorted);
+        }
+        match wanted {
             Ok(wanted) if wanted == got => result.packets += 1,
             Ok(wanted) => {
                 return Err(format!("packet {p:02x?}\n  evaluator {wanted:02x?}\n  compiled  {got:02x?}"));
@@ -194,6 +217,11 @@ fn compare(
     }
     result.events = engine.events;
     Ok(result)
+}
+
+fn sorted(mut packets: Outcome) -> Outcome {
+    packets.sort();
+    packets
 }
 
 /// Returns packets that reach the states of usual parsers, mutated and cut.
@@ -245,7 +273,7 @@ fn examples_behave_as_the_evaluator_expects() {
     for (name, text) in &all {
         let packets: Vec<Vec<u8>> = packets(20);
         for trace in [false, true] {
-            let form = Form { proof: true, trace };
+            let form = Form { proof: true, trace, placed: false };
             let c =
                 compare(text, &crate::NoIncludes, &packets, form).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!((c.packets, &c.skipped), (320, &Vec::new()), "{name}, {form:?}");
@@ -268,7 +296,7 @@ fn regression_programs_behave_as_the_evaluator_expects() {
         let Ok(script) = std::fs::read_to_string(name.replace(".p4", ".stf")) else { continue };
         let packets = packets_of(&script);
         for trace in [false, true] {
-            let form = Form { proof: true, trace };
+            let form = Form { proof: true, trace, placed: false };
             let c = compare(&text, &Folder(folder(path)), &packets, form);
             let c = c.unwrap_or_else(|e| panic!("{name}, {form:?}: {e}"));
             compared += c.packets;
@@ -279,7 +307,7 @@ fn regression_programs_behave_as_the_evaluator_expects() {
     assert!(compared >= 300, "{compared}: {skipped:#?}");
 }
 
-fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
     // Cut at every length, so that some extraction fails, and with first bytes that the parser selects on.
     let mut all = Vec::new();
     for (i, first) in [0u8, 1, 2, 3, 5, 0x40, 0x80, 0x81, 0xff, 9, 10, 7].iter().enumerate() {
@@ -300,7 +328,7 @@ fn random_programs_ask_for_everything() {
     let mut all: Vec<Event> = Vec::new();
     for _ in 0..60 {
         let tape = tapes.new_tree(&mut runner).expect("a tape").current();
-        let form = Form { proof: false, trace: tape[0] % 2 == 1 };
+        let form = Form { proof: false, trace: tape[0] % 2 == 1, placed: false };
         let compared = compare(&generate::program(&tape), &crate::NoIncludes, &random_packets(&tape), form);
         all.extend(compared.unwrap_or_else(|e| panic!("{e}")).events);
     }
@@ -328,9 +356,11 @@ proptest! {
         tape in prop::collection::vec(any::<u8>(), 0..1200),
         bytes in prop::collection::vec(any::<u8>(), 40..90),
         trace: bool,
+        placed: bool,
     ) {
         let text = generate::program(&tape);
-        let form = Form { proof: false, trace };
+        let text = if placed { generate::in_any_order(&text) } else { text };
+        let form = Form { proof: false, trace, placed };
         let compared = compare(&text, &crate::NoIncludes, &random_packets(&bytes), form);
         if let Ok(c) = &compared && std::env::var("P4SHIELD_SHOW").is_ok() {
             println!("{} {:?}", c.packets, c.skipped.iter().map(|s| s.lines().next()).collect::<Vec<_>>());

@@ -1,6 +1,7 @@
 //! A generator of small random programs. A tape of bytes makes every choice, so that proptest can shrink
 //! a program: an exhausted tape chooses the first and simplest alternative.
 
+pub(super) use effects::EFFECT_ROUTINES;
 use std::fmt::Write as _;
 
 /// The type of a generated expression.
@@ -47,6 +48,21 @@ struct Generator<'t> {
 
 /// Widths of the header's fields, before the one that fills the last byte.
 const WIDTHS: &[u32] = &[8, 2, 3, 4, 7, 12, 16, 24, 32, 33, 48, 64, 72, 5, 1];
+
+/// Returns a generated program without a register that shows in which order copies pass egress: one that
+/// waits for an answer passes it later.
+pub(super) fn in_any_order(text: &str) -> String {
+    text.replace("reg.write(1, spare + 1);", "")
+}
+
+/// Returns a generated program whose functions with effects run in a compartment.
+pub(super) fn placed(text: &str) -> String {
+    let declared = EFFECT_ROUTINES.lines().map(|line| match line.split_once(" {") {
+        Some((function, _)) if line.contains('(') => format!("@compartment extern {};\n", function.trim()),
+        _ => format!("{line}\n"),
+    });
+    text.replace(EFFECT_ROUTINES, &declared.collect::<String>())
+}
 
 /// Returns the text of a program for v1model.
 pub(super) fn program(tape: &[u8]) -> String {

@@ -5,10 +5,12 @@
 //! includes it in its own tests, because the resolved program is private.
 
 mod call;
+mod calls;
 mod differential;
 mod expression;
 mod generate;
 mod packet;
+mod placed;
 mod statement;
 mod v1model;
 mod value;

@@ -1,4 +1,5 @@
 //! Scripts of the Simple Test Framework.
 
+mod compartment;
 mod fuzz;
 mod programs;

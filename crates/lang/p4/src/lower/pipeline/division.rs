@@ -13,11 +13,10 @@ use super::super::storage::{HeaderStore, Storage, headers};
 use super::super::words::{Word, words_of};
 use super::{DROP_PORT, Lowering};
 use crate::diagnostics::Code;
-use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
+use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::context::offset;
 use p4shield_abi::division::{BLOCK_HEADER_SIZE, BLOCK_MAP, argument, entry, request};
-use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 use p4shield_abi::object::need;
 use std::rc::Rc;
 
@@ -281,7 +280,8 @@ impl Lowering<'_> {
             self.needs.extend(call.map(|(_, at)| (need, *at)));
         }
         self.needs.extend(self.requests.queues.map(|at| (need::QUEUES, at)));
-        for (need, at) in self.needs.clone().into_iter().filter(|(need, _)| *need != need::QUEUES) {
+        let silent = [need::QUEUES, need::CALLS];
+        for (need, at) in self.needs.clone().into_iter().filter(|(need, _)| !silent.contains(need)) {
             let does = match need {
                 need::GROUP => "sends packets to a multicast group",
                 need::CLONE => "clones packets",
@@ -350,30 +350,9 @@ impl Lowering<'_> {
         }
     }
 
-    fn block_map(&mut self) -> MapId {
-        if let Some(map) = self.block {
-            return map;
-        }
-        let definition = MapDefinition {
-            map_type: TYPE_ARRAY,
-            key_size: 4,
-            value_size: BLOCK_HEADER_SIZE as u32,
-            max_entries: 1,
-            flags: 0,
-        };
-        let map = self.add_map(Map { name: BLOCK_MAP.to_owned(), definition, entries: Vec::new() });
-        self.block = Some(map);
-        map
-    }
-
     fn block_address(&mut self) -> Opnd {
-        let map = self.block_map();
-        let base = self.b.lookup(map, vec![(0, 4, Opnd::C(0))]);
-        let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
-        let (go_on, refuse) = (self.b.new_block("block"), self.refuse);
-        self.b.branch(there, go_on, refuse);
-        self.b.switch_to(go_on);
-        base
+        let map = self.b.value_of(&mut self.block, BLOCK_MAP, BLOCK_HEADER_SIZE as u32);
+        self.b.only_value(map, "block", self.refuse)
     }
 
     /// Loads an area of the block.

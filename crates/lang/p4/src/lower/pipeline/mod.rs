@@ -16,7 +16,7 @@ use crate::ir::builder::Builder;
 use crate::ir::{Block, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
-use crate::{Options, Reject};
+use crate::{Options, Placement, Reject};
 use p4shield_abi::ProgramLimit;
 use p4shield_tables::model::Architecture;
 use std::collections::{BTreeSet, HashMap};
@@ -30,11 +30,15 @@ pub(crate) struct Settings {
     pub(crate) rounds: u32,
     /// True if it records events.
     pub(crate) trace: bool,
+    /// True if marked functions run in a compartment.
+    pub(crate) calls: bool,
 }
 
 impl Settings {
     pub(crate) const fn of(options: &Options) -> Self {
-        Self { reject: options.reject, rounds: MAX_ROUNDS, trace: options.trace }
+        let Options { reject, trace, .. } = *options;
+        let calls = matches!(options.placement, Placement::Extern);
+        Self { reject, rounds: MAX_ROUNDS, trace, calls }
     }
 }
 
@@ -72,6 +76,7 @@ pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sin
         externs: BTreeSet::new(),
         c: crate::ctypes::Declarations::default(),
         argument_map: None,
+        calls: super::placed::Calls::new(settings.calls),
         packet,
         reject: rejected,
         refuse: refused,
@@ -103,13 +108,15 @@ pub(crate) fn lower(hir: &Program, end: Span, settings: Settings, sink: &mut Sin
     let points = l.trace_points();
     let messages = l.messages();
     let Lowering { b, tables, code_entries, arrays, value_sets, externs, c, .. } = l;
-    let Lowering { argument_map, architecture, needs, block, cut_parser, .. } = l;
+    let Lowering { argument_map, calls, architecture, needs, block, cut_parser, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
     Lowered {
         function,
         tables,
         code_entries,
         argument_map,
+        calls: calls.map,
+        placed: calls.functions,
         arrays,
         value_sets,
         messages,

@@ -4,7 +4,7 @@
 use super::{Generator, Kind};
 
 /// Routines that change their arguments, and a struct.
-pub(super) const EFFECT_ROUTINES: &str = "\
+pub(in crate::evaluator) const EFFECT_ROUTINES: &str = "\
     struct pair_t { bit<8> x; bit<8> y; }
     bit<8> step(inout bit<8> n) { n = n * 5 + 1; return n; }
     bit<8> mix(inout bit<8> a, in bit<8> b, out bit<8> c) { c = a; a = a + b; return a ^ (b << 1); }

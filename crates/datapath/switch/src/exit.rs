@@ -1,5 +1,6 @@
 //! The way out: a run's packet is sent by its port, or dropped for a counted reason.
 
+use crate::calls::{Calls, Ended, From};
 use crate::counts::{Counts, DropReason};
 use crate::io::{BATCH, PacketIo};
 use crate::links::{Handed, Links};
@@ -8,7 +9,7 @@ use crate::queue::{Arriving, Pushed};
 use crate::queues::Queues;
 use crate::record::{RecordId, Recorder, Step};
 use p4shield_abi::Verdict;
-use p4shield_abi::division::destination;
+use p4shield_abi::division::{destination, request};
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::Meta;
 use p4shield_bpf::{Packet, Program, RunResult};
@@ -47,6 +48,10 @@ pub(crate) struct Leaving<'a, I> {
     pub(crate) now_ns: u64,
     /// Records what becomes of the packet.
     pub(crate) recorder: Option<&'a mut Recorder>,
+    /// The packets that wait for a compartment, if there is one.
+    pub(crate) calls: Option<&'a mut Calls>,
+    /// The packet that calls.
+    pub(crate) caller: From,
 }
 
 impl<I: PacketIo> Exit<I> {
@@ -150,7 +155,8 @@ impl<I: PacketIo> Leaving<'_, I> {
         if !self.waits_before && self.queues.is_some() && self.has_queue(self.exit.numbers[to]) {
             let number = self.exit.numbers[to];
             let (record, meta) = (self.recorded(), &Meta::default());
-            let from = Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record };
+            let flow = self.caller.flow;
+            let from = Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record, flow };
             self.queue(number, &from);
         } else {
             self.put(to, bytes);
@@ -178,6 +184,42 @@ impl<I: PacketIo> Leaving<'_, I> {
         }
     }
 
+    /// Begins with a packet. Returns true if others of its flow wait for answers.
+    pub(crate) fn begin_flow(&mut self, bytes: &[u8]) -> bool {
+        let Some(calls) = self.calls.as_deref_mut() else { return false };
+        self.caller.flow = Calls::flow(self.from, bytes);
+        calls.is_busy(self.caller.flow)
+    }
+
+    /// Lets a packet wait whose run has ended while others of its flow wait for answers. Returns false if it
+    /// waits for an answer itself.
+    #[inline(never)]
+    pub(crate) fn finish_later(&mut self, mut ended: Ended<'_>) -> bool {
+        let Some(calls) = self.calls.as_deref_mut() else { return false };
+        if ended.result.output_action & request::CALL != 0 {
+            return false;
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ran(ended.program);
+        }
+        let record = self.recorder.as_ref().and_then(|recorder| recorder.now());
+        let from = From { record, ..self.caller };
+        if calls.finish_later(&mut ended, &from, self.now_ns) {
+            self.wait(Step::Behind);
+        } else {
+            self.drop_packet(DropReason::CallsFull);
+        }
+        true
+    }
+
+    /// Notes that a packet waits for the compartment.
+    fn wait(&mut self, step: Step) {
+        self.exit.counts.waiting = self.exit.counts.waiting.wrapping_add(1);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.wait(step);
+        }
+    }
+
     fn has_queue(&self, port: u16) -> bool {
         self.queues.as_ref().is_some_and(|queues| queues.get(port).is_some())
     }
@@ -198,7 +240,7 @@ impl<I: PacketIo> Leaving<'_, I> {
             Pushed::Lost => return self.drop_packet(DropReason::Queue),
         }
         if let Some(recorder) = &mut self.recorder {
-            recorder.wait(port);
+            recorder.wait(Step::Queued { port });
         }
     }
 
@@ -207,7 +249,7 @@ impl<I: PacketIo> Leaving<'_, I> {
         self.recorder.as_ref().and_then(|recorder| recorder.now())
     }
 
-    fn drop_packet(&mut self, reason: DropReason) {
+    pub(crate) fn drop_packet(&mut self, reason: DropReason) {
         self.exit.counts.drop_for(reason);
         self.step(Step::Dropped(reason));
     }
@@ -230,8 +272,21 @@ impl<I: PacketIo> Outcome for Leaving<'_, I> {
             return false;
         }
         let (record, priority) = (self.recorded(), entry.priority);
-        let arriving = Arriving { entry: Some(entry), priority, bytes, block, meta, runs, record };
+        let flow = self.caller.flow;
+        let arriving = Arriving { entry: Some(entry), priority, bytes, block, meta, runs, record, flow };
         self.queue(entry.port, &arriving);
+        true
+    }
+
+    fn call(&mut self, ready: Ready<'_>) -> bool {
+        let record = self.recorded();
+        let from = From { record, ..self.caller };
+        let Some(calls) = self.calls.as_deref_mut() else { return false };
+        if !calls.call(&ready, &from, self.now_ns) {
+            self.drop_packet(DropReason::CallsFull);
+            return true;
+        }
+        self.wait(Step::Called);
         true
     }
 

@@ -29,6 +29,9 @@
 //! | `queue`, `queues` | packets that wait for a port with a rate; those of all ports, and their lock |
 //! | `exit` | the way out: send or drop |
 //! | `waiting` | the queues: set and served |
+//! | `calls` | packets that wait for functions in a compartment, in the order of their flow |
+//! | `answers` | such a packet goes on behind its call |
+//! | `call_channel` | the way to a compartment over a channel |
 //! | `record` | the record of a packet: events of the program, what left, what was dropped |
 //! | `recording` | recording starts and ends, with the twin of the program that was compiled for tracing |
 //! | `counts` | packets by port, drops by reason |
@@ -39,6 +42,9 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
+mod call_channel;
+mod calls;
 mod counts;
 mod exit;
 #[cfg(any(test, feature = "fuzz"))]
@@ -60,6 +66,8 @@ mod switch;
 mod tests;
 mod waiting;
 
+pub use call_channel::CallChannel;
+pub use calls::{CallFail, CallPort, CallSettings, MAX_CALLS, NoCompartment, Submitted};
 pub use counts::{Counts, DropReason, PortCounts};
 pub use io::{BATCH, ExchangePorts, PacketIo, Refused, Unsent};
 pub use links::{Bell, Links, MAX_THREADS, link};

@@ -33,11 +33,21 @@ pub struct Pipeline {
     pub(crate) recording: Option<Recording>,
     /// Recordings so far.
     pub(crate) recordings: u64,
+    /// Counts the programs: what one keeps means nothing to another.
+    pub(crate) series: u64,
 }
 
 impl Pipeline {
     pub(crate) fn new(program: Program, traits: Traits) -> Self {
-        Self { program, traits, traffic: Traffic::new(), twin: None, recording: None, recordings: 0 }
+        Self {
+            program,
+            traits,
+            traffic: Traffic::new(),
+            twin: None,
+            recording: None,
+            recordings: 0,
+            series: 0,
+        }
     }
 
     /// Returns the program, whose maps hold the entries of its tables.

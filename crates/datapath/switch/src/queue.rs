@@ -77,6 +77,8 @@ pub(crate) struct Waiting {
     pub(crate) runs: usize,
     /// The record of its steps.
     pub(crate) record: Option<RecordId>,
+    /// Its flow, for calls of its egress.
+    pub(crate) flow: u16,
     /// When it came.
     pub(crate) since_ns: u64,
     /// The packets before it then.
@@ -96,6 +98,8 @@ pub(crate) struct Arriving<'a> {
     pub(crate) runs: usize,
     /// The record of its steps.
     pub(crate) record: Option<RecordId>,
+    /// Its flow.
+    pub(crate) flow: u16,
 }
 
 /// The fate of a packet that arrives at a queue.
@@ -157,7 +161,7 @@ impl Queue {
 
     /// Lets a packet wait, if there is room or one of less priority; one that is lost is counted.
     pub(crate) fn push(&mut self, arriving: &Arriving<'_>, now_ns: u64) -> Pushed {
-        let Arriving { entry, priority, bytes, block, meta, runs, record } = arriving;
+        let Arriving { entry, priority, bytes, block, meta, runs, record, flow } = arriving;
         let (mut packet, pushed) = match self.spare.pop() {
             Some(packet) => (packet, Pushed::Waits),
             None => {
@@ -168,7 +172,7 @@ impl Queue {
             }
         };
         (packet.entry, packet.meta, packet.runs, packet.since_ns) = (*entry, **meta, *runs, now_ns);
-        (packet.behind, packet.record) = (self.len as u32, *record);
+        (packet.behind, packet.record, packet.flow) = (self.len as u32, *record, *flow);
         packet.bytes.clear();
         packet.bytes.extend_from_slice(bytes);
         packet.block.clear();
@@ -216,7 +220,8 @@ mod tests {
     /// Lets a packet of these bytes wait.
     fn push(queue: &mut Queue, priority: u8, bytes: &[u8], now_ns: u64) -> Pushed {
         let meta = &Meta::default();
-        let arriving = Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record: None };
+        let arriving =
+            Arriving { entry: None, priority, bytes, block: &[], meta, runs: 0, record: None, flow: 0 };
         queue.push(&arriving, now_ns)
     }
 

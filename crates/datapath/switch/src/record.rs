@@ -52,6 +52,16 @@ pub enum Step {
         /// How long the copy waited.
         time: Duration,
     },
+    /// A copy waits for the answer of a function in a compartment.
+    Called,
+    /// A copy waits for packets of its flow that wait for answers.
+    Behind,
+    /// Its answer came, or the time for it ended, or those before it have gone on. What follows is that
+    /// copy's.
+    Answered {
+        /// How long it waited.
+        time: Duration,
+    },
     /// A copy was dropped.
     Dropped(DropReason),
     /// The traffic manager goes on with it.
@@ -147,12 +157,12 @@ impl Recorder {
     }
 
     /// Goes on with a packet of which a copy has waited.
-    pub(crate) fn resume(&mut self, id: RecordId, port: u16, time: Duration, program: &mut Program) {
+    pub(crate) fn resume(&mut self, id: RecordId, step: Step, program: &mut Program) {
         let Some(mut open) = self.open.remove(&id) else { return };
         self.forget_events(program);
         self.bytes = self.bytes.saturating_sub(open.record.size());
         open.waiting -= 1;
-        open.record.steps.push(Step::Waited { port, time });
+        open.record.steps.push(step);
         self.now = Some(open);
     }
 
@@ -183,10 +193,10 @@ impl Recorder {
     }
 
     /// Notes that a copy of the packet waits.
-    pub(crate) fn wait(&mut self, port: u16) {
+    pub(crate) fn wait(&mut self, step: Step) {
         if let Some(open) = &mut self.now {
             open.waiting += 1;
-            open.record.steps.push(Step::Queued { port });
+            open.record.steps.push(step);
         }
     }
 

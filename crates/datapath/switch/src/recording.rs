@@ -120,7 +120,7 @@ impl<I: PacketIo> Local<I> {
         pipeline.twin = Some(Twin { program, traits: before, maps });
     }
 
-    fn after(&self, lasts: Duration) -> u64 {
+    pub(crate) fn after(&self, lasts: Duration) -> u64 {
         self.now_ns().saturating_add(u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX))
     }
 }

@@ -1,5 +1,6 @@
 //! The round of a switch: receive a batch, run the program, let the traffic manager follow, send.
 
+use crate::calls::{Calls, Ended, From};
 use crate::counts::{Counts, DropReason};
 use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
@@ -36,6 +37,8 @@ pub(crate) struct Local<I> {
     pub(crate) exit: Exit<I>,
     pub(crate) batch: Vec<Slot>,
     pub(crate) info: VmInfo,
+    /// Packets that wait for functions in a compartment.
+    pub(crate) calls: Calls,
     pub(crate) start: Instant,
 }
 
@@ -149,7 +152,7 @@ impl<I: PacketIo> Switch<I> {
     /// # Errors
     /// The ports report one ([`PacketIo`]). Packets that were received before are sent.
     pub fn round(&mut self) -> Result<usize, I::Error> {
-        let mut received = self.local.exit.take_handed();
+        let mut received = self.local.exit.take_handed() + self.answer();
         let mut failed = Ok(());
         for port in 0..self.local.exit.numbers.len() {
             match self.local.receive(port) {
@@ -169,6 +172,7 @@ impl<I: PacketIo> Switch<I> {
             self.stop_late_recording();
         }
         self.local.exit.links.wake();
+        self.local.calls.publish();
         self.local.exit.io.flush()?;
         failed.map(|()| received)
     }
@@ -184,6 +188,7 @@ impl<I: PacketIo> Local<I> {
             exit: Exit::new(io, numbers)?,
             batch: std::iter::repeat_with(slot).take(BATCH).collect(),
             info: VmInfo::unknown(InfoStatus::Missing),
+            calls: Calls::new(),
             start,
         })
     }
@@ -202,9 +207,12 @@ impl<I: PacketIo> Local<I> {
         traits: Traits,
         maps: &[String],
     ) -> Program {
+        self.drain_calls(pipeline, queues);
         // What they clone does not wait again for the new program.
         pipeline.traffic.queues = false;
         self.release_all(pipeline, queues);
+        self.drain_calls(pipeline, queues);
+        pipeline.series += 1;
         for name in maps {
             let new = program.maps_mut().and_then(|m| m.get_mut(name));
             let old = pipeline.program.maps_mut().and_then(|m| m.get_mut(name));
@@ -249,24 +257,32 @@ impl<I: PacketIo> Local<I> {
         let waits_before = pipeline.traits.reads_queues && queues.as_ref().is_some_and(|q| q.exist());
         let from =
             Entry { number: if waits_before { entry::QUEUED } else { entry::ARRIVAL }, ..Entry::default() };
-        let Self { exit, batch, info, .. } = self;
-        let Pipeline { program, traffic, traits, recording, .. } = pipeline;
+        let Self { exit, batch, info, calls, .. } = self;
+        let Pipeline { program, traffic, traits, recording, series, .. } = pipeline;
         let architecture = traits.architecture;
         let recorder = recording.as_mut().map(|r| &mut r.recorder);
         let number = exit.numbers[port];
         let meta = Meta { input_port: number.into(), timestamp_ns, ..Meta::default() };
+        let calls = calls.is_set().then_some(calls);
+        let caller = From { series: *series, ..From::default() };
+        let now_ns = timestamp_ns;
         let mut leaving =
-            Leaving { exit, queues, from: port, architecture, waits_before, now_ns: timestamp_ns, recorder };
+            Leaving { exit, queues, from: port, architecture, waits_before, now_ns, recorder, calls, caller };
         for Slot { packet, original } in &mut batch[..count] {
             if traits.divided {
                 original.clear();
                 original.extend_from_slice(packet.bytes());
             }
+            let is_busy = leaving.calls.is_some() && leaving.begin_flow(packet.bytes());
             if let Some(recorder) = &mut leaving.recorder {
                 recorder.begin(number, packet.bytes(), program);
             }
             let result = program.run_from(from, packet, &meta, info);
-            if traits.divided && Traffic::asks(&result) {
+            let ended =
+                Ended { entry: from, arrived: original, packet, result: &result, meta: &meta, program };
+            if is_busy && leaving.finish_later(ended) {
+                // It follows those before it.
+            } else if traits.divided && Traffic::asks(&result) {
                 let mut run = Run { program, packet, meta: &meta, info };
                 traffic.follow(&mut run, from, original, &result, &mut leaving);
             } else {

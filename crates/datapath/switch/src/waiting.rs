@@ -1,10 +1,12 @@
 //! The queues of a switch: set, served, and asked when the next packet leaves.
 
+use crate::calls::From;
 use crate::exit::Leaving;
 use crate::io::PacketIo;
 use crate::pipeline::Pipeline;
 use crate::queue::{Queue, QueueError, QueueLimits, Waiting};
 use crate::queues::Queues;
+use crate::record::Step;
 use crate::switch::{Local, Slot, Switch};
 use p4shield_abi::division::argument;
 use p4shield_bpf::Meta;
@@ -134,16 +136,28 @@ impl<I: PacketIo> Local<I> {
     fn leave(&mut self, pipeline: &mut Pipeline, queues: &mut Queues, waited: &mut Waiting, at: Place) {
         let now_ns = self.now_ns();
         let time_ns = now_ns.saturating_sub(waited.since_ns);
-        let Self { exit, batch, info, .. } = self;
-        let Pipeline { program, traffic, traits, recording, .. } = pipeline;
+        let Self { exit, batch, info, calls, .. } = self;
+        let Pipeline { program, traffic, traits, recording, series, .. } = pipeline;
         let mut recorder = recording.as_mut().map(|r| &mut r.recorder);
         if let (Some(recorder), Some(id)) = (&mut recorder, waited.record) {
-            recorder.resume(id, at.port, Duration::from_nanos(time_ns), program);
+            let time = Duration::from_nanos(time_ns);
+            recorder.resume(id, Step::Waited { port: at.port, time }, program);
         }
         let architecture = traits.architecture;
         let queues = Some(queues);
-        let mut leaving =
-            Leaving { exit, queues, from: 0, architecture, waits_before: true, now_ns, recorder };
+        let calls = calls.is_set().then_some(calls);
+        let caller = From { flow: waited.flow, series: *series, ..From::default() };
+        let mut leaving = Leaving {
+            exit,
+            queues,
+            from: 0,
+            architecture,
+            waits_before: true,
+            now_ns,
+            recorder,
+            calls,
+            caller,
+        };
         if let Some(entry) = waited.entry {
             waited.note(now_ns, at.left);
             let meta = Meta { timestamp_ns: now_ns, ..waited.meta };

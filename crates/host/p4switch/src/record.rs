@@ -157,6 +157,11 @@ fn step(step: &Step, points: &[TracePoint]) -> Option<StepView> {
         Step::Waited { port, time } => {
             StepView::Waited { port: *port, nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) }
         }
+        Step::Called => StepView::Called,
+        Step::Behind => StepView::Behind,
+        Step::Answered { time } => {
+            StepView::Answered { nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) }
+        }
         Step::Dropped(reason) => StepView::Dropped { reason: reason.name().to_owned() },
         Step::Traffic(event) => StepView::Traffic(
             match event {

@@ -59,6 +59,15 @@ pub enum StepView {
         /// How long it waited.
         nanoseconds: u64,
     },
+    /// A copy waits for the answer of a function in a compartment.
+    Called,
+    /// A copy waits for packets of its flow that wait for answers.
+    Behind,
+    /// A copy goes on behind that call; the next steps are its own.
+    Answered {
+        /// How long it waited.
+        nanoseconds: u64,
+    },
     /// A copy was dropped.
     Dropped {
         /// The reason, as in the status.

@@ -1,5 +1,6 @@
 //! The switch on ports in memory, with programs of v1model, ubpf_model and ebpf_model.
 
+mod calls;
 mod ports;
 mod queues;
 mod recording;

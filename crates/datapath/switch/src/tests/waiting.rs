@@ -21,7 +21,7 @@ fn kinds(record: &Record) -> Vec<(&'static str, u16)> {
         Step::Queued { port } => Some(("queued", *port)),
         Step::Waited { port, .. } => Some(("waited", *port)),
         Step::Dropped(reason) => Some((reason.name(), 0)),
-        Step::Traffic(_) => Some(("traffic", 0)),
+        Step::Called | Step::Behind | Step::Answered { .. } | Step::Traffic(_) => Some(("traffic", 0)),
     };
     record.steps.iter().filter_map(kind).collect()
 }

@@ -15,7 +15,8 @@ use crate::commands::watch::Watch;
 /// gone, is down or has no carrier), no_session (it cloned the packet to a session that does not exist),
 /// runs (the packet caused more copies or runs of the program than a packet may), queue (the queue of its
 /// port was full), no_room (the port's ring was full, or the packet too long for it), too_long (longer than
-/// the switch processes).
+/// the switch processes), unanswered (it waited in vain for a function in the compartment), calls_full (too
+/// many packets waited for it).
 ///
 /// Examples:
 ///

@@ -150,6 +150,11 @@ fn fate(step: &StepView) -> String {
             let time = Duration::from_nanos(*nanoseconds);
             format!("leaves the queue of port {port} after {time:.1?}")
         }
+        StepView::Called => "calls a function in the compartment".to_owned(),
+        StepView::Behind => "waits for packets of its flow".to_owned(),
+        StepView::Answered { nanoseconds } => {
+            format!("goes on after {:.1?}", Duration::from_nanos(*nanoseconds))
+        }
         StepView::Dropped { reason } => format!("dropped: {reason}"),
         StepView::Traffic(what) => what.clone(),
         StepView::Program(event) => event.name.clone(),

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `line` | a line through measured times: least squares, with confidence intervals |
 //! | `model` | the lines of the three steps, and what follows from them |
+//! | `published` | the paper's table |
 //!
 //! Times are in microseconds, rates in million packets a second.
 
@@ -15,6 +16,8 @@
 
 mod line;
 mod model;
+mod published;
 
 pub use line::{Estimate, FitError, Line, Samples};
 pub use model::{BATCH, Batch, Costs, Model};
+pub use published::{PUBLISHED, Published};

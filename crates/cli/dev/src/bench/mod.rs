@@ -7,6 +7,7 @@ mod forward;
 mod mediator;
 mod switch;
 mod table;
+mod tee;
 mod veth;
 mod xsk;
 
@@ -51,6 +52,8 @@ enum Benchmark {
     Mediator(mediator::Args),
     /// Throughput, latency and streams of an unmodified switch: plain, with the library, inline, with a P4 VM
     Switch(switch::Args),
+    /// Costs of a batch of packets in a P4 switch, as the paper TEE Time at P4 models them
+    Tee(tee::Args),
     /// A P4 switch with AF_XDP ports: beside testpmd's, and while entries are written
     Veth(veth::Args),
     /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP, and an endurance run
@@ -78,6 +81,7 @@ impl Args {
             Benchmark::Channel(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),
             Benchmark::Switch(a) => a.run(),
+            Benchmark::Tee(a) => a.run(),
             Benchmark::Veth(a) => a.run(),
             Benchmark::Xsk(a) => a.run(),
         })

@@ -6,27 +6,18 @@
 //! Time at P4, which peers run, too: with `P4SHIELD_PEERS`, the script `swx/run` in that folder measures them
 //! afterwards, over DPDK's `net_null` ports.
 
-mod ports;
-mod programs;
-
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use p4shield_bpf::{Object, Program};
-use p4shield_dpdk_ports::{DpdkConfig, DpdkPorts, FurtherDevices, OpenDevices};
-use p4shield_switch::{Bell, Links, PacketIo, PipelineHandle, Seat, Switch, Traits, link};
-use p4shield_traffic::{Copy, Groups, Sessions};
+use p4shield_switch::PacketIo;
 use serde::Serialize;
 
-use crate::cores;
-use crate::engine::make;
+use crate::fixture::forward::{forward, on_a_core};
+use crate::fixture::opened::{Opened, cores_here, in_memory, lacks_dpdk, null_devices};
+use crate::fixture::programs::{Case, MULTICAST, ROUTER, TEE};
 use crate::stats::Spread;
-use ports::MemoryPorts;
-use programs::{Case, MULTICAST, ROUTER, TEE, install, packets};
 
 /// Bytes of a packet, without the frame check sequence.
 const PACKET_BYTES: usize = 64;
@@ -92,7 +83,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let mut programs = Vec::new();
     for case in [&TEE, &ROUTER, &MULTICAST] {
         progress(format!("{}, ports in memory", case.program));
-        programs.push(on_a_core(|| measure(options, "memory", case, MemoryPorts::new(packets())))?);
+        programs.push(on_a_core(|| measure(options, "memory", case, in_memory(PACKET_BYTES, 1)))?);
     }
     let mut without_dpdk = None;
     // The devices' packets are empty, for which the router has no route.
@@ -101,16 +92,10 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
         if threads > cores_here() {
             continue;
         }
-        let measured = || match threads {
-            1 => measure(options, "net_null", case, DpdkPorts::open(&null_devices())?),
-            _ => measure_two(options, case),
-        };
+        let measured = || measure(options, "net_null", case, null_devices(PACKET_BYTES, threads)?);
         match on_a_core(measured) {
             Ok(figures) => programs.push(figures),
-            Err(error) => match error.downcast_ref() {
-                Some(why @ p4shield_dpdk_ports::Error::Load { .. }) => without_dpdk = Some(why.to_string()),
-                _ => return Err(error),
-            },
+            Err(error) => without_dpdk = Some(lacks_dpdk(&error).ok_or(error)?),
         }
     }
     progress("peers".into());
@@ -119,191 +104,25 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     Ok(Report { packet_bytes: PACKET_BYTES, programs, without_dpdk, peers })
 }
 
-/// Returns how many of the two cores there are.
-fn cores_here() -> usize {
-    let [first, second] = cores::two();
-    1 + usize::from(first != second)
-}
-
-/// Two devices that always have packets, and discard what they are sent.
-fn null_devices() -> DpdkConfig {
-    let devices = ["net_null0", "net_null1"].map(|name| format!("{name},size={PACKET_BYTES}"));
-    DpdkConfig { devices: devices.into(), ..DpdkConfig::default() }
-}
-
-/// Measures on a thread of its own, since peers inherit the core of the one that starts them.
-fn on_a_core(work: impl FnOnce() -> anyhow::Result<Forwarding> + Send) -> anyhow::Result<Forwarding> {
-    let pinned = || {
-        cores::pin(cores::two()[0]);
-        work()
-    };
-    let done = std::thread::scope(|scope| scope.spawn(pinned).join());
-    done.map_err(|_| anyhow!("the measuring thread panicked")).flatten()
-}
-
-/// A program that is measured, with its entries, and what is known of it.
-struct Loaded {
-    program: Program,
-    traits: Traits,
-    entries: usize,
-    longest_path: usize,
-}
-
-impl Loaded {
-    fn of(case: &Case) -> anyhow::Result<Self> {
-        let mut made = make("forward.p4", case.source, &[])?;
-        let facts = &made.compiled.facts;
-        let entries = (case.entries)();
-        entries.iter().try_for_each(|e| install(&facts.tables, &mut made.jit, e))?;
-        let object = Object::parse(&made.compiled.object)?;
-        let traits = Traits {
-            architecture: facts.architecture,
-            divided: object.is_divided(),
-            reads_queues: object.reads_queues(),
-        };
-        let longest_path = facts.longest_path;
-        Ok(Self { program: made.jit, traits, entries: entries.len(), longest_path })
-    }
-}
-
-/// Returns the group of a program's copies.
-fn groups(case: &Case) -> anyhow::Result<Groups> {
-    let copies = (0..case.copies).map(|n| Copy { port: n as u16 % 2, replica: n as u16 });
-    let mut groups = Groups::default();
-    groups.set(1, copies.collect())?;
-    Ok(groups)
-}
-
-/// A switch that is measured, and what is known of its program.
-struct Measured<I> {
-    switch: Switch<I>,
-    entries: usize,
-    longest_path: usize,
-}
-
-impl<I: PacketIo> Measured<I> {
-    fn new(case: &Case, io: I) -> anyhow::Result<Self> {
-        let Loaded { program, traits, entries, longest_path } = Loaded::of(case)?;
-        let switch = Switch::new(io, vec![0, 1], program, traits)?;
-        switch.pipeline().traffic.groups = groups(case)?;
-        Ok(Self { switch, entries, longest_path })
-    }
-
-    /// Returns million packets a second of each round, with those that another thread counts meanwhile.
-    fn rates(&mut self, options: &Options, other: &AtomicU64) -> Result<Vec<f64>, I::Error> {
-        let length = Duration::from_millis(options.milliseconds.into());
-        (0..options.rounds).map(|_| rate(&mut self.switch, length, other)).collect()
-    }
-
-    fn figures(&self, case: &Case, ports: &'static str, threads: usize, rates: Vec<f64>) -> Forwarding {
-        Forwarding {
-            program: case.program,
-            ports,
-            threads,
-            entries: self.entries as u32,
-            longest_path: self.longest_path,
-            least_ns: rates.iter().map(|rate| 1e3 / rate).fold(f64::INFINITY, f64::min),
-            million_packets_s: Spread::of(rates),
-        }
-    }
-}
-
 fn measure<I: PacketIo>(
     options: &Options,
     ports: &'static str,
     case: &Case,
-    io: I,
+    opened: Opened<'_, I>,
 ) -> anyhow::Result<Forwarding> {
-    let mut measured = Measured::new(case, io)?;
-    let rates = measured.rates(options, &AtomicU64::new(0))?;
-    check(case, &measured.switch)?;
-    Ok(measured.figures(case, ports, 1, rates))
-}
-
-/// The part of a further thread of a measured switch.
-struct Second {
-    seat: Seat,
-    devices: FurtherDevices,
-    links: Links,
-}
-
-impl Second {
-    /// Forwards on the second core until `stop`, and counts received packets.
-    fn forward(self, case: &Case, count: &AtomicU64, stop: &AtomicBool) -> anyhow::Result<()> {
-        let Self { seat, devices, links } = self;
-        cores::pin(cores::two()[1]);
-        let ways = devices.ways.clone();
-        let ports = devices.into_ports()?.context("a device has two queues")?;
-        let mut switch = seat.take(ports)?;
-        switch.set_links(links, &ways);
-        // The measured programs keep nothing between packets, so that a switch spreads them.
-        let Loaded { program, traits, .. } = Loaded::of(case)?;
-        let own = PipelineHandle::new(program, traits, groups(case)?, Sessions::default());
-        drop(switch.exchange_pipeline(own));
-        while !stop.load(Ordering::Relaxed) {
-            count.fetch_add(rounds(&mut switch)?, Ordering::Relaxed);
-        }
-        check(case, &switch)
-    }
-}
-
-/// Measures two threads of a switch of two DPDK devices, each with the program for itself.
-fn measure_two(options: &Options, case: &Case) -> anyhow::Result<Forwarding> {
-    let OpenDevices { ports, ways, mut further } = DpdkPorts::open_for(&null_devices(), 2)?;
-    let mut measured = Measured::new(case, ports)?;
-    // Neither sleeps.
-    let bells: [Bell; 2] = [Arc::new(|| ()), Arc::new(|| ())];
-    let mut links = link(&bells);
-    let (devices, of_second) = further.pop().zip(links.pop()).context("two threads have two parts")?;
-    measured.switch.set_links(links.pop().unwrap_or_default(), &ways);
-    let second = Second { seat: measured.switch.seat(), devices, links: of_second };
-    let (count, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let rates = std::thread::scope(|scope| {
-        let (count, stop) = (&count, &stop);
-        let second = scope.spawn(move || second.forward(case, count, stop));
-        while count.load(Ordering::Relaxed) == 0 && !second.is_finished() {
-            std::thread::yield_now();
-        }
-        let rates = measured.rates(options, count);
-        stop.store(true, Ordering::Relaxed);
-        second.join().map_err(|_| anyhow!("the second thread panicked")).flatten()?;
-        anyhow::Ok(rates?)
-    })?;
-    check(case, &measured.switch)?;
-    Ok(measured.figures(case, "net_null", 2, rates))
-}
-
-/// Returns an error if a switch has dropped packets: a program that drops takes a shorter path than the
-/// measured one.
-fn check<I: PacketIo>(case: &Case, switch: &Switch<I>) -> anyhow::Result<()> {
-    let ports = &switch.counts().ports;
-    let received = ports.iter().map(|port| port.received).sum::<u64>();
-    let sent = ports.iter().map(|port| port.sent).sum::<u64>();
-    ensure!(received > 0 && sent == received * u64::from(case.copies), "the measured program drops packets");
-    Ok(())
-}
-
-/// Forwards for 64 rounds. Returns the number of received packets.
-// Both callers share its code: with a round compiled into each, one thread took 4 % longer for two copies of
-// a packet.
-#[inline(never)]
-fn rounds<I: PacketIo>(switch: &mut Switch<I>) -> Result<u64, I::Error> {
-    (0..64).try_fold(0, |packets, _| Ok(packets + switch.round()? as u64))
-}
-
-/// Forwards for a time, and returns million packets a second, with those that another thread counts
-/// meanwhile.
-fn rate<I: PacketIo>(switch: &mut Switch<I>, length: Duration, other: &AtomicU64) -> Result<f64, I::Error> {
-    let before = other.load(Ordering::Relaxed);
-    let (start, mut packets) = (Instant::now(), 0);
-    loop {
-        packets += rounds(switch)?;
-        let elapsed = start.elapsed();
-        if elapsed >= length {
-            packets += other.load(Ordering::Relaxed) - before;
-            return Ok(packets as f64 / elapsed.as_secs_f64() / 1e6);
-        }
-    }
+    let threads = 1 + usize::from(opened.second.is_some());
+    let length = Duration::from_millis(options.milliseconds.into());
+    let forwarded = forward(case, opened, options.rounds, length)?;
+    forwarded.check(case)?;
+    Ok(Forwarding {
+        program: case.program,
+        ports,
+        threads,
+        entries: forwarded.entries as u32,
+        longest_path: forwarded.longest_path,
+        least_ns: forwarded.rates.iter().map(|rate| 1e3 / rate).fold(f64::INFINITY, f64::min),
+        million_packets_s: Spread::of(forwarded.rates),
+    })
 }
 
 /// Runs the peers' script, which prints a line for each.

@@ -16,12 +16,12 @@ const PATIENCE: u64 = 30;
 /// Counts the packets that leave the left host and arrive at the right one.
 pub(super) fn measure(options: &Options, forwarder: Forwarder) -> anyhow::Result<Throughput> {
     let world = World::start(forwarder, &TEE)?;
-    let _generator = generator(&world.left)?;
+    let _generator = generator(&world.hosts.left)?;
     wait_until("the first packets", PATIENCE, || {
-        packets(&world.right, "rx").is_ok_and(|arrived| arrived > 1000)
+        packets(&world.hosts.right, "rx").is_ok_and(|arrived| arrived > 1000)
     })?;
     std::thread::sleep(options.time / 4);
-    let counts = || anyhow::Ok((packets(&world.left, "tx")?, packets(&world.right, "rx")?));
+    let counts = || anyhow::Ok((packets(&world.hosts.left, "tx")?, packets(&world.hosts.right, "rx")?));
     let (start, before) = (Instant::now(), counts()?);
     std::thread::sleep(options.time);
     let (after, time) = (counts()?, start.elapsed());

@@ -1,11 +1,6 @@
-//! Two hosts, and a forwarder with an AF_XDP port to each:
-//!
-//! ```text
-//!   left 10.9.6.1: eth0 ──veth── p0 = port 0 │ forwarder │ port 1 = p1 ──veth── eth0 :right 10.9.6.2
-//! ```
+//! The forwarder between two hosts.
 
 use std::fs::File;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -16,15 +11,11 @@ use tempfile::TempDir;
 
 use super::Forwarder;
 use crate::cores;
-
-/// The left host's address.
-pub(super) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 9, 6, 1);
-/// The right host's address.
-pub(super) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 9, 6, 2);
+use crate::fixture::hosts::{Hosts, INTERFACE, PORTS};
 
 /// The program of TEE Time at P4: one exact table, one entry for each port.
 pub(super) const TEE: Program = Program {
-    source: include_str!("../forward/tee.p4"),
+    source: include_str!("../fixture/tee.p4"),
     table: "by_port",
     entries: "std.ingress_port,action,port\n0,forward,1\n1,forward,0\n",
 };
@@ -37,7 +28,6 @@ pub(super) const ROUTES: Program = Program {
 
 /// Seconds in which a forwarder must start.
 const PATIENCE: u64 = 60;
-const PORTS: [&str; 2] = ["p0", "p1"];
 /// Memory of testpmd.
 const TESTPMD_MEGABYTES: u32 = 512;
 
@@ -64,28 +54,18 @@ enum Process {
 /// The hosts and the forwarder. Fields are dropped in order: the forwarder before its ports.
 pub(super) struct World {
     process: Process,
-    pub(super) left: NetNs,
-    pub(super) right: NetNs,
-    _host: NetNs,
+    pub(super) hosts: Hosts,
 }
 
 impl World {
     /// Makes the hosts, and starts the forwarder with its defaults.
     pub(super) fn start(forwarder: Forwarder, program: &Program) -> anyhow::Result<Self> {
-        let [host, left, right] = ["bench", "left", "right"].map(NetNs::create);
-        let [host, left, right] = [host?, left?, right?];
-        for (ns, port, address) in [(&left, PORTS[0], LEFT), (&right, PORTS[1], RIGHT)] {
-            // Else the hosts send packets of their own.
-            ns.disable_ipv6()?;
-            host.veth(port, ns, "eth0")?;
-            ns.ip(&format!("addr add {address}/24 dev eth0"))?;
-        }
-        host.disable_ipv6()?;
+        let hosts = Hosts::make()?;
         let process = match forwarder {
-            Forwarder::Testpmd => testpmd(&host)?,
-            Forwarder::P4shield => p4shield(&host, program)?,
+            Forwarder::Testpmd => testpmd(&hosts.middle)?,
+            Forwarder::P4shield => p4shield(&hosts.middle, program)?,
         };
-        Ok(Self { process, left, right, _host: host })
+        Ok(Self { process, hosts })
     }
 
     /// Returns the socket of P4 Shield's switch.
@@ -134,7 +114,8 @@ fn p4shield(host: &NetNs, program: &Program) -> anyhow::Result<Process> {
 pub(super) fn generator(ns: &NetNs) -> anyhow::Result<Testpmd> {
     let core = cores::two()[0];
     let setup = Testpmd::setup().megabytes(TESTPMD_MEGABYTES).lcores(&format!("0@{core},1@{core}"));
-    let mut testpmd = setup.vdev("net_af_xdp0,iface=eth0").argument("--forward-mode=txonly").start(ns)?;
+    let mut testpmd =
+        setup.vdev(&format!("net_af_xdp0,iface={INTERFACE}")).argument("--forward-mode=txonly").start(ns)?;
     testpmd.command("start")?;
     Ok(testpmd)
 }

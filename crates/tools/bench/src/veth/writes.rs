@@ -9,8 +9,9 @@ use anyhow::{anyhow, bail};
 use p4shield_p4switch::api::{self, Answer, Request};
 use p4shield_socket::{Client, Patience};
 
-use super::world::{LEFT, RIGHT, ROUTES, World};
+use super::world::{ROUTES, World};
 use super::{Forwarder, Latency, Options, Tables};
+use crate::fixture::hosts::{LEFT, RIGHT};
 use crate::protocol::Protocol;
 use crate::stats::Percentiles;
 use crate::trips::Endpoints;
@@ -28,7 +29,7 @@ const ROOM: u32 = 131_000;
 /// Measures all three, on one switch.
 pub(super) fn measure(options: &Options) -> anyhow::Result<[Latency; 3]> {
     let world = World::start(Forwarder::P4shield, &ROUTES)?;
-    await_ping(&world.left, RIGHT)?;
+    await_ping(&world.hosts.left, RIGHT)?;
     let idle = trips(&world, options, Tables::Idle)?;
     let elsewhere = {
         let other = World::start(Forwarder::P4shield, &ROUTES)?;
@@ -56,7 +57,8 @@ fn while_adding(
 
 fn trips(world: &World, options: &Options, mode: Tables) -> anyhow::Result<Latency> {
     let socket = world.socket()?;
-    let hosts = Endpoints { client: (&world.left, LEFT), server: (&world.right, RIGHT), core: None };
+    let hosts =
+        Endpoints { client: (&world.hosts.left, LEFT), server: (&world.hosts.right, RIGHT), core: None };
     let count = options.round_trips as usize;
     let before = dropped(socket)?;
     let mut times = hosts.trips(Protocol::Udp, count, MESSAGE as usize)?;

@@ -1,0 +1,51 @@
+//! `p4shield-dev bench tee` in small, as a user runs it. The tests check what is reported, never times.
+
+use std::process::Command;
+
+use p4shield_testbed::usable;
+use serde_json::Value;
+
+/// Runs the command with `--json` and these options.
+fn report(options: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
+    command.args(["bench", "tee", "--json", "--rounds", "1", "--bytes", "64"]).args(options);
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// Returns the sum of a field of the elements.
+fn sum(elements: &Value, field: &str) -> f64 {
+    elements.as_array().unwrap().iter().map(|e| e[field].as_f64().unwrap()).sum()
+}
+
+#[test]
+fn memory_rows_have_all_sizes_and_parts_that_add_up() {
+    let report = report(&["--ports", "memory", "--threads", "1", "--milliseconds", "20"]);
+    let [row] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
+    assert_eq!([&row["placement"], &row["ports"]], ["bare", "memory"], "{row:#}");
+    let sizes = row["sizes"].as_array().unwrap();
+    assert_eq!(sizes.len(), 32, "{row:#}");
+    assert!(sizes.iter().all(|size| size["batches"].as_u64() > Some(0)), "{row:#}");
+    assert!(row["costs"]["b_p"]["value"].as_f64() > Some(0.0), "{row:#}");
+    let measured = &row["maximum"]["measured"]["median"];
+    let whole = 32.0 / measured.as_f64().unwrap();
+    assert!((sum(&row["parts"], "micros") - whole).abs() < 1e-6 * whole, "{row:#}");
+    assert_eq!(report["paper"].as_array().unwrap().len(), 18);
+}
+
+#[test]
+fn batches_of_a_sender_have_natural_sizes() {
+    if let Err(why) = usable() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let report = report(&["--ports", "veth", "--milliseconds", "100"]);
+    let [row] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
+    assert_eq!(row["ports"], "veth", "{row:#}");
+    assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
+    assert_eq!(row["loads"].as_array().unwrap().len(), 10, "{row:#}");
+    assert!(sum(&row["loads"], "batches") > 0.0, "{row:#}");
+    let all = sum(&row["sizes"], "batches");
+    assert!(sum(&row["loads"], "batches") < all, "batches at full load are among them: {row:#}");
+}

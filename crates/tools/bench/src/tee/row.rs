@@ -1,0 +1,45 @@
+//! A row: what is started, and what it is called.
+
+use std::time::Duration;
+
+use super::fit::Measured;
+use super::noted::Ticks;
+use super::options::Ports;
+use super::report::RowName;
+use crate::fixture::programs::Case;
+use crate::name;
+
+/// The extent of a measurement.
+#[derive(Clone, Copy)]
+pub(super) struct Extent<'a> {
+    /// Rounds of each figure.
+    pub(super) rounds: u32,
+    /// The length of a round.
+    pub(super) length: Duration,
+    /// The clock.
+    pub(super) ticks: &'a Ticks,
+}
+
+/// A row.
+pub(super) struct Row {
+    /// The place of the program: `bare` in the switch's process.
+    pub(super) placement: &'static str,
+    /// The kind of the switch's ports.
+    pub(super) ports: Ports,
+    /// The program.
+    pub(super) program: &'static Case,
+    /// Bytes of a packet.
+    pub(super) bytes: usize,
+    /// Packet threads.
+    pub(super) threads: usize,
+    /// Starts the switch, and returns its batches and rates.
+    pub(super) start: fn(&Self, &Extent<'_>) -> anyhow::Result<Measured>,
+}
+
+impl Row {
+    /// Returns the names of the row.
+    pub(super) fn name(&self) -> RowName {
+        let Self { placement, bytes, threads, .. } = *self;
+        RowName { placement, ports: name(self.ports), bytes, threads }
+    }
+}

@@ -1,14 +1,18 @@
 //! `p4shield-dev bench tee` in small, as a user runs it. The tests check what is reported, never times.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use p4shield_testbed::usable;
 use serde_json::Value;
 
+/// No further options.
+const NONE: [&str; 0] = [];
+
 /// Runs the command with `--json` and these options.
-fn report(options: &[&str]) -> Value {
+fn report<A: AsRef<OsStr>>(options: &[&str], further: impl IntoIterator<Item = A>) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
-    command.args(["bench", "tee", "--json", "--rounds", "1", "--bytes", "64"]).args(options);
+    command.args(["bench", "tee", "--json", "--rounds", "1", "--bytes", "64"]).args(options).args(further);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
@@ -21,7 +25,7 @@ fn sum(elements: &Value, field: &str) -> f64 {
 
 #[test]
 fn memory_rows_have_all_sizes_and_parts_that_add_up() {
-    let report = report(&["--ports", "memory", "--threads", "1", "--milliseconds", "20"]);
+    let report = report(&["--ports", "memory", "--threads", "1", "--milliseconds", "20"], NONE);
     let [row] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
     assert_eq!([&row["placement"], &row["ports"]], ["bare", "memory"], "{row:#}");
     let sizes = row["sizes"].as_array().unwrap();
@@ -40,7 +44,7 @@ fn batches_of_a_sender_have_natural_sizes() {
         p4shield_need::skip("machine", why);
         return;
     }
-    let report = report(&["--ports", "veth", "--milliseconds", "100"]);
+    let report = report(&["--ports", "veth", "--milliseconds", "100"], NONE);
     let [row] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
     assert_eq!(row["ports"], "veth", "{row:#}");
     assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
@@ -48,4 +52,20 @@ fn batches_of_a_sender_have_natural_sizes() {
     assert!(sum(&row["loads"], "batches") > 0.0, "{row:#}");
     let all = sum(&row["sizes"], "batches");
     assert!(sum(&row["loads"], "batches") < all, "batches at full load are among them: {row:#}");
+}
+
+#[test]
+fn the_report_has_both_figures_and_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/report");
+    let json = report(&["--ports", "memory", "--threads", "1", "--milliseconds", "5", "--report"], [&path]);
+    let page = std::fs::read_to_string(path.join("tee.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 4, "{page}");
+    for word in
+        ["Figure 3", "Figure 4a", "Figure 4b", "here: bare, memory", "with 64 bytes", "SEV-SNP", "SGX"]
+    {
+        assert!(page.contains(word), "{word} is missing");
+    }
+    let written: Value = serde_json::from_slice(&std::fs::read(path.join("tee.json")).unwrap()).unwrap();
+    assert_eq!(written, json);
 }

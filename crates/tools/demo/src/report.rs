@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use p4shield_plot::page::{STYLE, escape};
 use p4shield_plot::{Band, Lines, Series};
 
 use crate::claim::Claims;
@@ -21,12 +22,6 @@ pub(crate) struct Facts {
     /// Kernel and processor.
     pub(crate) machine: String,
 }
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;\
-     max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
-h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:collapse;width:100%}\
-td,th{border-bottom:1px solid #ddd;padding:.35em .6em;text-align:left;vertical-align:top}\
-.held{color:#00704a;font-weight:600}.broke{color:#b00020;font-weight:600}svg{max-width:100%;height:auto}";
 
 /// Creates the report's folder before the demonstration, so that an error is reported early.
 pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
@@ -116,10 +111,6 @@ fn charts(t: &Timeline) -> [Lines; 3] {
             vec![("answers", t.series(|s| s.answered as f64))],
         ),
     ]
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! SVG charts of timelines and measurements: one look for demo and benchmarks.
 //!
-//! A chart is data; [`Lines::svg`] and [`Bars::svg`] draw it with `plotters`.
+//! A chart is data; [`Lines::svg`], [`Bars::svg`] and [`Stacks::svg`] draw it with `plotters`.
 
 #![forbid(unsafe_code)]
 
 mod bars;
 mod lines;
+pub mod page;
 
-pub use bars::Bars;
+pub use bars::{Bars, Stacks};
 pub use lines::{Band, Lines, Series};
 
 use plotters::style::RGBColor;

@@ -9,18 +9,9 @@ use serde_json::Value;
 /// # Errors
 /// A row cannot be serialised.
 pub(super) fn print<R: Serialize>(title: &str, rows: &[R]) -> anyhow::Result<()> {
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    for row in rows {
-        let (mut names, mut cells) = (Vec::new(), Vec::new());
-        flatten("", &serde_json::to_value(row)?, &mut |name, cell| {
-            names.push(name.to_owned());
-            cells.push(cell);
-        });
-        if lines.is_empty() {
-            output::line(format_args!("\n{title}"));
-            lines.push(names);
-        }
-        lines.push(cells);
+    let lines = cells(rows)?;
+    if !lines.is_empty() {
+        output::line(format_args!("\n{title}"));
     }
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max();
@@ -30,6 +21,26 @@ pub(super) fn print<R: Serialize>(title: &str, rows: &[R]) -> anyhow::Result<()>
         output::line(cells.collect::<Vec<_>>().join("  "));
     }
     Ok(())
+}
+
+/// Returns the names of the columns, then the cells of each row; nothing if there are no rows.
+///
+/// # Errors
+/// A row cannot be serialised.
+pub(super) fn cells<R: Serialize>(rows: &[R]) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for row in rows {
+        let (mut names, mut cells) = (Vec::new(), Vec::new());
+        flatten("", &serde_json::to_value(row)?, &mut |name, cell| {
+            names.push(name.to_owned());
+            cells.push(cell);
+        });
+        if lines.is_empty() {
+            lines.push(names);
+        }
+        lines.push(cells);
+    }
+    Ok(lines)
 }
 
 /// Calls `add` with the name and text of each field of a row; the fields of a field have its name in front.

@@ -32,6 +32,7 @@ fn measure<I: PacketIo>(row: &Row, extent: &Extent<'_>, open: impl Open<I>) -> a
         measured.batches.extend(load.batches);
         let bare = forward(row.program, open()?.map(OneWay, OneWay), 1, extent.length)?;
         bare.check(row.program)?;
+        measured.core.push(bare.core);
         measured.bare.extend(bare.rates);
         let (forwarded, load) = noted(row, extent, &open, || Sizes::Natural, &mut notes)?;
         measured.noted.extend(forwarded.rates);

@@ -27,6 +27,8 @@ pub(super) struct Measured {
     /// Million packets a second at full load of each round, without notes and with them.
     pub(super) bare: Vec<f64>,
     pub(super) noted: Vec<f64>,
+    /// The part of the time in which the thread had its core, of each round without notes.
+    pub(super) core: Vec<f64>,
     /// Packets that the switch received and did not send, percent.
     pub(super) lost_percent: f64,
     /// The rates of a sender, from the lowest, where there is one.
@@ -96,6 +98,7 @@ pub(super) fn fit(measured: Measured, threads: usize) -> Result<Fit, FitError> {
             noted_of_bare: noted.median / bare.median,
             measured: bare,
             noted,
+            core_percent: 100.0 * Spread::of(measured.core).median,
             lost_percent: measured.lost_percent,
             micros: percentiles(&measured.full.batches),
         },

@@ -98,6 +98,9 @@ pub struct Maximum {
     pub noted: Spread,
     /// `noted` over `measured`: what the notes themselves cost.
     pub noted_of_bare: f64,
+    /// The part of the time in which the first thread had its core, percent. Other processes had the rest,
+    /// which the model does not know.
+    pub core_percent: f64,
     /// Packets that the switch received and did not send, percent.
     pub lost_percent: f64,
     /// The time of a batch in the switch at this rate.

@@ -69,6 +69,7 @@ impl Bed<'_> {
         let run = |ports, sent: &_| self.forward(Filled::new(ports, sent, &mut spells));
         let bare = self.run(None, run)?;
         measured.bare.push(rate(&spells)?);
+        measured.core.push(bare.core);
         let mut spells = Spells::default();
         let run = |ports, sent: &_| {
             let noted = Noted::new(ports, self.extent.ticks, notes, Sizes::Natural);

@@ -1,17 +1,30 @@
 //! `p4shield-dev bench tee` in small, as a user runs it. The tests check what is reported, never times.
 
 use std::ffi::OsStr;
+use std::net::UdpSocket;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use p4shield_testbed::usable;
+use p4shield_testbed::{NetNs, usable};
 use serde_json::Value;
 
+/// The longest time that the generator runs.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// No further options.
 const NONE: [&str; 0] = [];
 
 /// Runs the command with `--json` and these options.
 fn report<A: AsRef<OsStr>>(options: &[&str], further: impl IntoIterator<Item = A>) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
+    report_of(Command::new(env!("CARGO_BIN_EXE_p4shield-dev")), options, further)
+}
+
+/// Runs a command of this binary as [`report`] does.
+fn report_of<A: AsRef<OsStr>>(
+    mut command: Command,
+    options: &[&str],
+    further: impl IntoIterator<Item = A>,
+) -> Value {
     command.args(["bench", "tee", "--json", "--rounds", "1", "--bytes", "64"]).args(options).args(further);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
@@ -68,4 +81,38 @@ fn the_report_has_both_figures_and_all_rows() {
     }
     let written: Value = serde_json::from_slice(&std::fs::read(path.join("tee.json")).unwrap()).unwrap();
     assert_eq!(written, json);
+}
+
+#[test]
+fn interfaces_of_this_machine_are_measured_under_a_generator() {
+    if let Err(why) = usable() {
+        p4shield_need::skip("machine", why);
+        return;
+    }
+    let [host, left, right] = ["teeh", "teel", "teer"].map(|name| NetNs::create(name).unwrap());
+    host.veth("in0", &left, "eth0").unwrap();
+    host.veth("out0", &right, "eth0").unwrap();
+    left.ip("addr add 10.9.7.1/24 dev eth0").unwrap();
+    left.ip("neigh add 10.9.7.2 lladdr 02:00:00:00:00:02 dev eth0").unwrap();
+    let stop = AtomicBool::new(false);
+    let row = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            left.inside(|| {
+                let socket = UdpSocket::bind("10.9.7.1:0").unwrap();
+                // A failed assertion does not stop it.
+                let start = Instant::now();
+                while !stop.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+                    let _ = socket.send_to(&[0; 100], "10.9.7.2:9");
+                }
+            });
+        });
+        let options = ["--ports", "interfaces", "--interfaces", "in0,out0", "--milliseconds", "200"];
+        let command = host.command(env!("CARGO_BIN_EXE_p4shield-dev"));
+        let report = report_of(command, &options, NONE);
+        stop.store(true, Ordering::Relaxed);
+        report["rows"][0].clone()
+    });
+    assert_eq!(row["ports"], "interfaces", "{row:#}");
+    assert!(sum(&row["sizes"], "batches") > 100.0, "{row:#}");
+    assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
 }

@@ -1,9 +1,13 @@
-//! Rows whose ports always have a packet: batches have the size that the switch asks for.
+//! Rows whose ports always have a packet: batches have the size that the switch asks for. Interfaces have
+//! one as long as a generator sends more than the switch forwards.
 
+use anyhow::{Context, ensure};
+use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
 use p4shield_switch::PacketIo;
 
 use super::fit::Measured;
 use super::noted::{Load, Noted, Notes, Sizes, Ticks};
+use super::options::Ports;
 use super::row::{Extent, Row};
 use crate::fixture::forward::{Forwarded, forward};
 use crate::fixture::opened::{Opened, in_memory, null_devices};
@@ -19,6 +23,25 @@ pub(super) fn net_null(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measure
     measure(row, extent, || null_devices(row.bytes, row.threads))
 }
 
+/// Measures over interfaces of this machine, into the first of which a generator sends.
+pub(super) fn interfaces(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
+    let names = extent.interfaces.context("--interfaces names none")?;
+    measure(row, extent, || Ok(Opened::alone(AfxdpPorts::open(&AfxdpConfig::new(names))?)))
+}
+
+/// Returns an error if a switch has dropped packets, or has none.
+fn check(row: &Row, forwarded: &Forwarded) -> anyhow::Result<()> {
+    if row.ports == Ports::Interfaces {
+        // A card may be slower than the switch.
+        ensure!(
+            forwarded.packets.sent > 0,
+            "no packet was forwarded; start the generator, then this command"
+        );
+        return Ok(());
+    }
+    forwarded.check(row.program)
+}
+
 /// Opens the ports of a row.
 trait Open<I>: Fn() -> anyhow::Result<Opened<'static, I>> {}
 impl<I, F: Fn() -> anyhow::Result<Opened<'static, I>>> Open<I> for F {}
@@ -26,18 +49,21 @@ impl<I, F: Fn() -> anyhow::Result<Opened<'static, I>>> Open<I> for F {}
 fn measure<I: PacketIo>(row: &Row, extent: &Extent<'_>, open: impl Open<I>) -> anyhow::Result<Measured> {
     let mut notes = [Notes::default(), Notes::default()];
     let mut measured = Measured::default();
+    let (mut received, mut sent) = (0, 0);
     // Both sides of a comparison see the machine's other load alike.
     for _ in 0..extent.rounds {
         let (_, load) = noted(row, extent, &open, Sizes::shuffled, &mut notes)?;
         measured.batches.extend(load.batches);
         let bare = forward(row.program, open()?.map(OneWay, OneWay), 1, extent.length)?;
-        bare.check(row.program)?;
+        check(row, &bare)?;
+        (received, sent) = (received + bare.packets.received, sent + bare.packets.sent);
         measured.core.push(bare.core);
         measured.bare.extend(bare.rates);
         let (forwarded, load) = noted(row, extent, &open, || Sizes::Natural, &mut notes)?;
         measured.noted.extend(forwarded.rates);
         measured.full.join(load);
     }
+    measured.lost(received, sent);
     Ok(measured)
 }
 
@@ -55,7 +81,7 @@ fn noted<I: PacketIo>(
         |io| OneWay(Noted::new(io, ticks, second, sizes())),
     );
     let forwarded = forward(row.program, ports, 1, extent.length)?;
-    forwarded.check(row.program)?;
+    check(row, &forwarded)?;
     let mut load = first.take(ticks);
     load.join(second.take(ticks));
     Ok((forwarded, load))

@@ -35,6 +35,13 @@ pub(super) struct Measured {
     pub(super) rates: Vec<Rate>,
 }
 
+impl Measured {
+    /// Keeps the share of received packets that the switch did not send.
+    pub(super) fn lost(&mut self, received: u64, sent: u64) {
+        self.lost_percent = 100.0 * received.saturating_sub(sent) as f64 / received.max(1) as f64;
+    }
+}
+
 /// The batches at a sender's rate.
 #[derive(Debug)]
 pub(super) struct Rate {

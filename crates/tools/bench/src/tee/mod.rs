@@ -31,7 +31,7 @@ use quanta::Clock;
 
 use self::fit::{Fit, fit};
 use self::noted::Ticks;
-pub use self::options::{Options, Ports};
+pub use self::options::{Options, Pair, Ports};
 pub use self::report::{
     Assumption, Costs, Loaded, Maximum, Missing, Part, Report, Residual, RowFigures, RowName, Size,
 };
@@ -55,7 +55,8 @@ pub fn steps(options: &Options) -> usize {
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
     let ticks = Ticks::of(Clock::new());
     let length = Duration::from_millis(options.milliseconds.into());
-    let extent = Extent { rounds: options.rounds, length, ticks: &ticks };
+    let interfaces = options.interfaces.as_ref();
+    let extent = Extent { rounds: options.rounds, length, ticks: &ticks, interfaces };
     let mut report = Report {
         processor: processor(),
         clock_read: ticks.read_micros(),

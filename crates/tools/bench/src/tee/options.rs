@@ -13,6 +13,18 @@ pub enum Ports {
     NetNull,
     /// AF_XDP on veth, with a sender at rising rates.
     Veth,
+    /// Two interfaces of this machine, into the first of which a generator sends more than the switch can
+    /// forward.
+    Interfaces,
+}
+
+/// The names of two interfaces.
+pub type Pair = [String; 2];
+
+/// Parses the names of two interfaces.
+fn pair(text: &str) -> Result<Pair, &'static str> {
+    let (first, second) = text.split_once(',').ok_or("give two names, as in eth1,eth2")?;
+    Ok([first.to_owned(), second.to_owned()])
 }
 
 /// Options of a measurement.
@@ -21,6 +33,9 @@ pub struct Options {
     /// Ports of the switch
     #[arg(long, value_delimiter = ',', default_values = ["memory", "net_null", "veth"])]
     pub ports: Vec<Ports>,
+    /// Interfaces of `--ports interfaces`: a generator sends into the first, the switch by the second
+    #[arg(long, value_name = "IN,OUT", value_parser = pair, required_if_eq("ports", "interfaces"))]
+    pub interfaces: Option<Pair>,
     /// Bytes of a packet, without the frame check sequence
     #[arg(long, value_delimiter = ',', default_values = ["64", "512", "1500"], value_name = "BYTES",
         value_parser = clap::value_parser!(u16).range(64..=1500))]

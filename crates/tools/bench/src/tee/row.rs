@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fit::Measured;
 use super::noted::Ticks;
-use super::options::Ports;
+use super::options::{Pair, Ports};
 use super::report::RowName;
 use crate::fixture::programs::Case;
 use crate::name;
@@ -18,6 +18,8 @@ pub(super) struct Extent<'a> {
     pub(super) length: Duration,
     /// The clock.
     pub(super) ticks: &'a Ticks,
+    /// The interfaces of rows on this machine's.
+    pub(super) interfaces: Option<&'a Pair>,
 }
 
 /// A row.

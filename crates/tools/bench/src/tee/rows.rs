@@ -14,9 +14,10 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
                 let start = match ports {
                     Ports::Memory => fed::memory,
                     Ports::NetNull => fed::net_null,
-                    // The sender has the other core.
-                    Ports::Veth if *threads > 1 => continue,
+                    // The sender has the other core, or an interface may have one queue only.
+                    Ports::Veth | Ports::Interfaces if *threads > 1 => continue,
                     Ports::Veth => veth::measure,
+                    Ports::Interfaces => fed::interfaces,
                 };
                 rows.push(Row {
                     placement: "bare",

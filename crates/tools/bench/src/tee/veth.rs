@@ -38,7 +38,7 @@ pub(super) fn measure(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured
         sent += packets.sent;
     }
     ensure!(sent > 0, "the switch forwards no packet");
-    measured.lost_percent = 100.0 * received.saturating_sub(sent) as f64 / received as f64;
+    measured.lost(received, sent);
     let (most, load) = bed.sent(None, &mut notes)?;
     for part in RATES {
         let offered = part * most;

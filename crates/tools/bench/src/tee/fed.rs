@@ -2,6 +2,7 @@
 //! one as long as a generator sends more than the switch forwards.
 
 use anyhow::{Context, ensure};
+use p4shield_afxdp::Mode;
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
 use p4shield_switch::PacketIo;
 
@@ -26,7 +27,9 @@ pub(super) fn net_null(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measure
 /// Measures over interfaces of this machine, into the first of which a generator sends.
 pub(super) fn interfaces(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
     let names = extent.interfaces.context("--interfaces names none")?;
-    measure(row, extent, || Ok(Opened::alone(AfxdpPorts::open(&AfxdpConfig::new(names))?)))
+    // As in the paper, also where a driver would not need the copy: a guest's has no choice.
+    let config = AfxdpConfig { mode: Mode::Copy, ..AfxdpConfig::new(names) };
+    measure(row, extent, || Ok(Opened::alone(AfxdpPorts::open(&config)?)))
 }
 
 /// Returns an error if a switch has dropped packets, or has none.

@@ -51,3 +51,14 @@ pub struct Options {
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub milliseconds: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_two_names() {
+        assert_eq!(pair("eth1,eth2").unwrap(), ["eth1", "eth2"]);
+        assert_eq!(pair("eth1").unwrap_err(), "give two names, as in eth1,eth2");
+    }
+}

@@ -18,6 +18,12 @@ fn code() -> Vec<(usize, usize)> {
 fn code_lies_in_the_area_and_its_pages_are_reused() {
     reserve_code_area().expect("the addresses are free");
     assert!(reserve_code_area().is_err(), "they are in use");
+    let long =
+        assemble(&format!("mov r0, 1\n{}exit", "mul r0, 3\nadd r0, r1\n".repeat(2000))).expect("right");
+    // SAFETY: the program accesses no memory.
+    let of_pages = Program::load(&unsafe { Verified::assume(long) }, &EngineOptions::default());
+    assert!(code().iter().any(|(_, len)| *len > rustix::param::page_size()), "it takes several pages");
+    drop(of_pages.expect("there is room"));
     let linked = assemble("mov r0, 1\nexit").expect("right");
     // SAFETY: the program accesses no memory.
     let load = || Program::load(&unsafe { Verified::assume(linked.clone()) }, &EngineOptions::default());

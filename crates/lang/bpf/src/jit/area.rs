@@ -57,7 +57,7 @@ pub(super) fn allocate(len: usize) -> Result<NonNull<u8>, Errno> {
         let wanted = len / page;
         let first = (0..used.len()).scan(0, |run, i| {
             *run = if used[i] { 0 } else { *run + 1 };
-            Some((*run == wanted).then_some(i + 1 - wanted))
+            Some((*run == wanted).then(|| i + 1 - wanted))
         });
         let first = first.flatten().next().filter(|_| len <= MAX_CODE)?;
         used[first..first + wanted].fill(true);

@@ -148,32 +148,39 @@ impl Socket {
         // In copy mode each packet in flight counts against the send buffer; the ring is to be the
         // limit.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, ring as usize * PACKET_COST);
-        let at = offsets(fd.as_fd()).map_err(failed("reading ring offsets (XDP_MMAP_OFFSETS)"))?;
-        let map = |page, len, what| MmapRegion::shared(fd.as_fd(), page, len, what).map(Arc::new);
-        let (words, pairs) = (RingOffsets::bytes::<u64>, RingOffsets::bytes::<Descriptor>);
-        let fill = map(libc::XDP_UMEM_PGOFF_FILL_RING, words(&at.fill, ring), "fill ring")?;
-        let completion =
-            map(libc::XDP_UMEM_PGOFF_COMPLETION_RING, words(&at.completion, ring), "completion ring")?;
-        let receive = map(libc::XDP_PGOFF_RX_RING as u64, pairs(&at.receive, ring), "receive ring")?;
-        let transmit = map(libc::XDP_PGOFF_TX_RING as u64, pairs(&at.transmit, ring), "transmit ring")?;
+        // Before `bind`: kernels before 6.4 map no rings of a bound socket.
+        let rings = Rings::map(fd.as_fd(), ring, failed)?;
         let addr = SocketAddrXdp::new(flags, interface, queue);
         match peer {
             Some(peer) => bind(&fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: peer.as_fd() }),
             None => bind(&fd, &addr),
         }
         .map_err(failed("bind"))?;
+        Self::of(umem, fd, rings, failed)
+    }
+
+    /// Takes a socket that another process has bound with this UMEM. That process uses its rings no more.
+    ///
+    /// # Errors
+    /// [`Error::Map`] with `EBUSY` before Linux 6.4, [`Error::Socket`].
+    pub fn adopt(fd: OwnedFd, umem: &Arc<Umem>, config: &SocketConfig) -> Result<Self, Error> {
+        let &SocketConfig { interface, queue, ring, .. } = config;
+        let failed = |step| move |e: Errno| Error::Socket { interface, queue, step, source: e.into() };
+        let rings = Rings::map(fd.as_fd(), ring, failed)?;
+        Self::of(umem, fd, rings, failed)
+    }
+
+    fn of<F: FnOnce(Errno) -> Error>(
+        umem: &Arc<Umem>,
+        fd: OwnedFd,
+        rings: Rings,
+        failed: impl Fn(&'static str) -> F,
+    ) -> Result<Self, Error> {
         let zero_copy = zero_copy(fd.as_fd()).map_err(failed("reading the mode (XDP_OPTIONS)"))?;
         let fd = Arc::new(fd);
         umem.add_bound(&fd);
-        Ok(Self {
-            fill: Producer::new(fill, at.fill, ring)?,
-            completion: Consumer::new(completion, at.completion, ring)?,
-            receive: Consumer::new(receive, at.receive, ring)?,
-            transmit: Producer::new(transmit, at.transmit, ring)?,
-            fd,
-            zero_copy,
-            _umem: Arc::clone(umem),
-        })
+        let Rings { fill, completion, receive, transmit } = rings;
+        Ok(Self { fill, completion, receive, transmit, fd, zero_copy, _umem: Arc::clone(umem) })
     }
 
     /// Returns whether the driver reads and writes the UMEM itself.
@@ -202,6 +209,38 @@ impl Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// The mapped rings of a socket.
+struct Rings {
+    fill: Producer<u64>,
+    completion: Consumer<u64>,
+    receive: Consumer<Descriptor>,
+    transmit: Producer<Descriptor>,
+}
+
+impl Rings {
+    /// Maps rings of this many entries.
+    fn map<F: FnOnce(Errno) -> Error>(
+        fd: BorrowedFd<'_>,
+        ring: u32,
+        failed: impl Fn(&'static str) -> F,
+    ) -> Result<Self, Error> {
+        let at = offsets(fd).map_err(failed("reading ring offsets (XDP_MMAP_OFFSETS)"))?;
+        let map = |page, len, what| MmapRegion::shared(fd, page, len, what).map(Arc::new);
+        let (words, pairs) = (RingOffsets::bytes::<u64>, RingOffsets::bytes::<Descriptor>);
+        let fill = map(libc::XDP_UMEM_PGOFF_FILL_RING, words(&at.fill, ring), "fill ring")?;
+        let completion =
+            map(libc::XDP_UMEM_PGOFF_COMPLETION_RING, words(&at.completion, ring), "completion ring")?;
+        let receive = map(libc::XDP_PGOFF_RX_RING as u64, pairs(&at.receive, ring), "receive ring")?;
+        let transmit = map(libc::XDP_PGOFF_TX_RING as u64, pairs(&at.transmit, ring), "transmit ring")?;
+        Ok(Self {
+            fill: Producer::new(fill, at.fill, ring)?,
+            completion: Consumer::new(completion, at.completion, ring)?,
+            receive: Consumer::new(receive, at.receive, ring)?,
+            transmit: Producer::new(transmit, at.transmit, ring)?,
+        })
     }
 }
 

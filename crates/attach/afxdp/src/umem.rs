@@ -6,14 +6,20 @@
 //! again if there is none, or if the kernel does not let the two share, such as a zero-copy and a
 //! copy-only interface.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 
 use crate::memory::MmapRegion;
 use crate::{Error, Result};
 
 /// Bytes of headroom that the kernel keeps in front of each received packet (`XDP_PACKET_HEADROOM`).
 pub const KERNEL_HEADROOM: u32 = 256;
+
+/// The memory, in errors.
+const WHAT: &str = "a UMEM";
 
 /// The size of a UMEM and of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,23 +60,36 @@ impl Umem {
     /// # Errors
     /// [`Error::Config`] for values that the kernel would refuse, [`Error::Map`].
     pub fn new(config: UmemConfig) -> Result<Arc<Self>> {
-        let size = config.frame_size;
-        if !(size.is_power_of_two() && (2048..=4096).contains(&size)) {
-            return Err(Error::Config {
-                what: "frame size",
-                value: size.into(),
-                rule: "it must be 2048 or 4096 bytes",
-            });
+        let bytes = checked_bytes(config)?;
+        Ok(Self::of(MmapRegion::anonymous(bytes, config.huge_pages)?, config))
+    }
+
+    /// Maps memory that another process may map, too, by the descriptor: the size of the file is final.
+    ///
+    /// # Errors
+    /// As [`Umem::new`].
+    pub fn shareable(config: UmemConfig) -> Result<(Arc<Self>, OwnedFd)> {
+        let bytes = checked_bytes(config)?;
+        let file = sealed_file(bytes).map_err(|e| Error::Map { what: WHAT, bytes, source: e.into() })?;
+        Ok((Self::of_file(&file, config)?, file))
+    }
+
+    /// Maps the memory that another process has created as [`Umem::shareable`] and describes so.
+    ///
+    /// # Errors
+    /// As [`Umem::new`]; the file is shorter than that.
+    pub fn of_file(file: &OwnedFd, config: UmemConfig) -> Result<Arc<Self>> {
+        let bytes = checked_bytes(config)?;
+        let failed = |source| Error::Map { what: WHAT, bytes, source };
+        let has = fstat(file).map_err(|e| failed(e.into()))?.st_size;
+        if has.cast_unsigned() < bytes as u64 {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }
-        if !(64..=1 << 22).contains(&config.frames) {
-            return Err(Error::Config {
-                what: "number of frames",
-                value: config.frames.into(),
-                rule: "it must be from 64 to 4194304",
-            });
-        }
-        let memory = MmapRegion::anonymous(config.frames as usize * size as usize, config.huge_pages)?;
-        Ok(Arc::new(Self { memory, config, bound: Mutex::default() }))
+        Ok(Self::of(MmapRegion::shared(file.as_fd(), 0, bytes, WHAT)?, config))
+    }
+
+    fn of(memory: MmapRegion, config: UmemConfig) -> Arc<Self> {
+        Arc::new(Self { memory, config, bound: Mutex::default() })
     }
 
     /// Returns the configuration.
@@ -96,5 +115,55 @@ impl Umem {
     pub(crate) fn bound(&self) -> Vec<Arc<OwnedFd>> {
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Checks a configuration, and returns the bytes of its frames.
+fn checked_bytes(config: UmemConfig) -> Result<usize> {
+    let size = config.frame_size;
+    if !(size.is_power_of_two() && (2048..=4096).contains(&size)) {
+        return Err(Error::Config {
+            what: "frame size",
+            value: size.into(),
+            rule: "it must be 2048 or 4096 bytes",
+        });
+    }
+    if !(64..=1 << 22).contains(&config.frames) {
+        return Err(Error::Config {
+            what: "number of frames",
+            value: config.frames.into(),
+            rule: "it must be from 64 to 4194304",
+        });
+    }
+    Ok(config.frames as usize * size as usize)
+}
+
+/// Creates a file in memory that keeps its size.
+fn sealed_file(bytes: usize) -> rustix::io::Result<OwnedFd> {
+    let file = memfd_create("umem", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, bytes as u64)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn memory_for_another_process_keeps_its_size() {
+        let config = UmemConfig { frames: 64, ..UmemConfig::default() };
+        let (umem, file) = Umem::shareable(config).unwrap();
+        let other = Umem::of_file(&file, config).unwrap();
+        umem.memory().u64(8).store(7, Relaxed);
+        assert_eq!(other.memory().u64(8).load(Relaxed), 7);
+        for size in [0, 1 << 30] {
+            assert!(ftruncate(&file, size).is_err());
+        }
+        let longer = UmemConfig { frames: 65, ..config };
+        assert!(matches!(Umem::of_file(&file, longer), Err(Error::Map { .. })));
+        let wrong = UmemConfig { frames: u32::MAX, ..config };
+        assert!(matches!(Umem::of_file(&file, wrong), Err(Error::Config { .. })));
     }
 }

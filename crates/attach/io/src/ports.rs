@@ -146,9 +146,23 @@ impl Ports {
     /// # Errors
     /// An interface or a device cannot be opened; then none is.
     pub fn open(config: &PortsConfig, threads: usize) -> Result<OpenPorts, Error> {
+        Self::open_by(config, threads, |interfaces| {
+            AfxdpPorts::open_for(&AfxdpConfig::new(interfaces), threads)
+        })
+    }
+
+    /// As [`Ports::open`]; interfaces are opened by `open`, which gets their names.
+    ///
+    /// # Errors
+    /// As [`Ports::open`].
+    pub fn open_by(
+        config: &PortsConfig,
+        threads: usize,
+        open: impl FnOnce(Vec<String>) -> Result<Vec<(AfxdpPorts, Vec<Way>)>, afxdp::Error>,
+    ) -> Result<OpenPorts, Error> {
         let Sorted { places, interfaces, devices, files } = Sorted::of(&config.names);
         // Outputs are created only if all else is there.
-        let mut parts = AfxdpPorts::open_for(&AfxdpConfig::new(interfaces), threads)?;
+        let mut parts = open(interfaces.into_iter().map(str::to_owned).collect())?;
         let (options, library) = (config.dpdk_options.clone(), config.dpdk_library.clone());
         let dpdk = DpdkConfig { devices, options, library };
         let opened = (!dpdk.devices.is_empty()).then(|| DpdkPorts::open_for(&dpdk, threads)).transpose()?;

@@ -35,3 +35,5 @@ mod tenant_settings;
 mod vm_handshake;
 mod vm_keys;
 pub mod worker;
+
+pub use program::{Prover, Verifier};

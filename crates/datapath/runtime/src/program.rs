@@ -113,7 +113,7 @@ const BUDGET: Budget =
     Budget { cpu: Duration::from_secs(15), memory_bytes: 1 << 30, wall: Duration::from_secs(20) };
 
 /// Verifies programs in processes of their own.
-pub(crate) struct Verifier {
+pub struct Verifier {
     /// Not dropped: the drop would kill the zygote, which seccomp forbids to the control thread. The zygote
     /// ends with the PID namespace, when the control thread ends.
     isolated: ManuallyDrop<Isolated>,
@@ -124,7 +124,10 @@ pub(crate) struct Verifier {
 impl Verifier {
     /// Forks the zygote, which filters its system calls before it reads a program. Must be called while the
     /// process has one thread.
-    pub(crate) fn start(seccomp_optional: bool) -> Result<Self, IsolatedError> {
+    ///
+    /// # Errors
+    /// The process has several threads or cannot fork, or the zygote cannot filter its system calls.
+    pub fn start(seccomp_optional: bool) -> Result<Self, IsolatedError> {
         let lockdown = || match seccomp::apply(Filter::Verifier) {
             Err(e) if !seccomp_optional => Err(std::io::Error::other(chain(&e))),
             _ => Ok(()),
@@ -140,7 +143,7 @@ impl Verifier {
 }
 
 /// What proves that a program is safe.
-pub(crate) trait Prover {
+pub trait Prover {
     /// Returns the program as verified.
     ///
     /// # Errors

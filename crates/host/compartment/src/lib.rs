@@ -9,6 +9,7 @@
 //! | why a process failed: the last lines that it wrote | `output` |
 //! | limits of memory, processor time and number of processes | `cgroup` |
 //! | the cores on which a process runs | `cores` |
+//! | users that no other process has | `users` |
 //!
 //! Nothing here knows what a P4 VM does with a request, and nothing is done per packet.
 
@@ -22,6 +23,7 @@ mod identity;
 mod output;
 mod p4vm;
 mod process;
+mod users;
 
 use backon::ExponentialBuilder;
 use std::time::Duration;
@@ -34,6 +36,7 @@ pub use identity::ProcessIdentity;
 pub use output::OutputTail;
 pub use p4vm::Processes;
 pub use process::{LocalProcess, ProcessError, reap_failed_starts, reap_last_starts, spawn};
+pub use users::{FALLBACK_UID, first_of};
 
 /// The pauses before a compartment that fails is started again: from 50 ms, each twice as long as the one
 /// before, to 10 s. The user starts them anew once a compartment runs well.

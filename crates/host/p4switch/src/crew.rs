@@ -1,7 +1,9 @@
 //! The packet threads: the round of each, and the start and end of those beside the first.
 
 use crate::order::Inbox;
+use crate::surroundings::Restriction;
 use p4shield_io::ports::{self, FurtherPorts, Ports};
+use p4shield_runtime::sandbox::SandboxError;
 use p4shield_switch::{Links, PacketIo as _, PortError, Seat, Switch};
 use p4shield_text::chain;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,10 @@ struct Member {
 }
 
 /// The packet threads beside the first, before they start.
-pub(crate) struct Crew(Vec<Member>);
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    restriction: Restriction,
+}
 
 /// The reason why a packet thread does not start.
 #[derive(Debug)]
@@ -30,6 +35,8 @@ pub(crate) enum StartError {
     Ports(ports::Error),
     /// Its ports do not have the numbers of the first thread's.
     Numbers(PortError),
+    /// It cannot filter its system calls.
+    Sandbox(SandboxError),
     /// The system has no thread left.
     System(std::io::Error),
 }
@@ -47,10 +54,11 @@ impl Crew {
         ports: Vec<FurtherPorts>,
         links: Vec<Links>,
         inboxes: Vec<Inbox>,
+        restriction: Restriction,
     ) -> Self {
         let parts = ports.into_iter().zip(links).zip(inboxes);
         let member = |((ports, links), inbox)| Member { seat: first.seat(), ports, links, inbox };
-        Self(parts.map(member).collect())
+        Self { members: parts.map(member).collect(), restriction }
     }
 
     /// Starts the threads, and waits until each has its ports.
@@ -59,11 +67,12 @@ impl Crew {
     /// [`StartError`]; then none runs.
     pub(crate) fn start(self, problems: &Arc<Mutex<Vec<String>>>) -> Result<Running, StartError> {
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
-        for (number, member) in (2..).zip(self.0) {
+        let restriction = self.restriction;
+        for (number, member) in (2..).zip(self.members) {
             let (stop, problems) = (Arc::clone(&running.stop), Arc::clone(problems));
             let builder = std::thread::Builder::new().name(format!("packets-{number}"));
             let (tell, hear) = mpsc::channel();
-            let work = move || match member.begin() {
+            let work = move || match member.begin(restriction) {
                 Ok((mut switch, mut inbox)) => {
                     // The first thread hears it, unless the switch ends.
                     let _ = tell.send(Ok(()));
@@ -83,12 +92,13 @@ impl Crew {
 
 impl Member {
     /// Makes the switch of the calling thread.
-    fn begin(self) -> Result<(Switch<Ports>, Inbox), StartError> {
+    fn begin(self, restriction: Restriction) -> Result<(Switch<Ports>, Inbox), StartError> {
         let Self { seat, ports, links, inbox } = self;
         let ways = ports.ways.clone();
         let ports = ports.into_ports().map_err(StartError::Ports)?;
         let mut switch = seat.take(ports).map_err(StartError::Numbers)?;
         switch.set_links(links, &ways);
+        restriction.apply().map_err(StartError::Sandbox)?;
         Ok((switch, inbox))
     }
 }

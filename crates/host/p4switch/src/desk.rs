@@ -5,6 +5,7 @@ use crate::order::{Threads, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
 use crate::rates::Sampled;
+use crate::surroundings::{Interfaces, Placement};
 use p4shield_socket::Endpoint;
 use p4shield_switch::{Counts, DEFAULT_DEPTH, DropReason, MAX_PORTS, PortCounts, QueueState};
 use p4shield_tables::show;
@@ -20,6 +21,9 @@ pub(crate) struct Desk {
     pub(crate) program: RwLock<Named>,
     pub(crate) loader: Box<Loader>,
     pub(crate) ports: PortList,
+    /// Opens ports.
+    pub(crate) interfaces: Interfaces,
+    pub(crate) placement: Placement,
     /// Wakes the thread that keeps the ports.
     pub(crate) nudge: Nudge,
     pub(crate) threads: Threads,
@@ -38,7 +42,8 @@ impl Endpoint for Desk {
     const MAX_LINE: u64 = MAX_LINE;
 
     fn admits(&self, uid: u32, _gid: u32) -> bool {
-        uid == 0 || uid == rustix::process::geteuid().as_raw()
+        // The process outside a compartment has decided already.
+        self.placement == Placement::Pipeline || uid == 0 || uid == rustix::process::geteuid().as_raw()
     }
 
     fn answer(&self, line: &[u8], _uid: u32) -> Answer {
@@ -127,6 +132,7 @@ impl Desk {
             program: program.file.clone(),
             digest: hex::encode(program.described.program),
             seconds: self.start.elapsed().as_secs(),
+            placement: self.placement,
             threads: self.threads.count(),
             shared_for: self.shared_for(&program)?,
             ports,

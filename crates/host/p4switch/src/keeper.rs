@@ -12,9 +12,10 @@
 use crate::api::PortState;
 use crate::desk::Desk;
 use crate::order::{PortChange, Work};
-use crate::plug::{index_of, open};
+use crate::plug::index_of;
 use crate::ports::Port;
-use p4shield_io::afxdp::{self, Watch};
+use crate::surroundings::Watching;
+use p4shield_io::afxdp;
 use p4shield_switch::{MAX_PORTS, Share};
 use p4shield_text::chain;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn start(desk: &Arc<Desk>, mut watch: Watch) -> std::io::Result<Self> {
+    pub(crate) fn start(desk: &Arc<Desk>, mut watch: Watching) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (keeping, stopped) = (Arc::clone(desk), Arc::clone(&stop));
         let keep = move || {
@@ -69,7 +70,8 @@ impl Drop for Keeper {
 }
 
 impl Desk {
-    fn wait_and_look(&self, watch: &mut Watch) -> Result<(), afxdp::Error> {
+    fn wait_and_look(&self, watch: &mut Watching) -> Result<(), afxdp::Error> {
+        watch.look(self.ports.interfaces())?;
         self.keep_ports(watch);
         self.sample();
         // A recording has ended.
@@ -77,11 +79,11 @@ impl Desk {
         watch.wait(LOOK, self.nudge.bell())?;
         self.nudge.silence();
         std::thread::sleep(PAUSE);
-        watch.look()
+        Ok(())
     }
 
     /// Brings every port into the state of its interface.
-    fn keep_ports(&self, watch: &Watch) {
+    fn keep_ports(&self, watch: &Watching) {
         let _alone = self.ports.change();
         let work = || Work::Lost(Vec::with_capacity(MAX_PORTS));
         // The switch is about to end if a packet thread does not answer.
@@ -108,7 +110,7 @@ impl Desk {
     ///
     /// # Errors
     /// The packet thread does not answer.
-    fn keep(&self, port: &mut Port, why: Option<&str>, watch: &Watch) -> Result<(), String> {
+    fn keep(&self, port: &mut Port, why: Option<&str>, watch: &Watching) -> Result<(), String> {
         let found = watch.find(&port.interface);
         let index = found.map(|i| i.index);
         if port.index.is_some() && (why.is_some() || port.index != index) {
@@ -126,7 +128,8 @@ impl Desk {
                 return Ok(());
             }
             port.tried = Some(Instant::now());
-            match open(&port.interface, Share { threads: self.threads.count(), first: port.first }) {
+            let share = Share { threads: self.threads.count(), first: port.first };
+            match self.interfaces.open(&port.interface, share).map_err(|error| chain(&error)) {
                 Ok(parts) => {
                     port.index = index_of(&parts);
                     self.order_port(port.number, PortChange::Exchange, parts)?;
@@ -140,7 +143,9 @@ impl Desk {
         }
         (port.state, port.why) = match found {
             None => (PortState::Gone, format!("{GONE} {}", port.number)),
-            Some(i) if !i.up => (PortState::Down, format!("is down; bring it up: ip link set {} up", i.name)),
+            Some(i) if !i.up => {
+                (PortState::Down, format!("is down; bring it up: ip link set {} up", port.interface))
+            }
             Some(i) if !i.carrier => (PortState::Down, NO_CARRIER.to_owned()),
             Some(_) => (PortState::Up, String::new()),
         };

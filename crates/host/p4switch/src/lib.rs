@@ -29,6 +29,12 @@
 //! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the first packet thread, and what is set up for all |
+//! | `surroundings` | where the switch runs: who opens its interfaces, and what its threads may do |
+//! | `outside` | placement `pipeline`: the process that opens ports and admits clients |
+//! | `permit` | what an operator permits such a switch: further interfaces |
+//! | `inside` | the compartment, in which the switch is |
+//! | `opener` | what the compartment asks the process outside for |
+//! | `line` | the messages between them |
 //! | `crew` | the round of each packet thread, and those beside the first |
 //!
 //! A packet thread never waits for a client: it takes a bounded number of orders between two rounds, and
@@ -45,11 +51,16 @@ mod counters;
 mod crew;
 mod desk;
 mod digest;
+mod inside;
 mod keeper;
+mod line;
 mod load;
 mod metrics;
 mod names;
+mod opener;
 mod order;
+mod outside;
+mod permit;
 mod plug;
 mod ports;
 mod program;
@@ -60,8 +71,13 @@ mod recorded;
 mod recorder;
 mod run;
 mod spread;
+mod surroundings;
 mod write;
 
+pub use inside::{InsideError, InsideOptions, Prove, serve};
+pub use line::Setup;
+pub use outside::{Launch, run_in_compartment};
 pub use p4shield_io::ports::CONTROLLER;
 pub use program::{Again, Loaded, Loader, Traced};
 pub use run::{Config, EntriesFile, SwitchError, run};
+pub use surroundings::Placement;

@@ -6,9 +6,8 @@
 use crate::api::{Answer, Replaced};
 use crate::desk::Desk;
 use crate::order::{Replacement, Work};
-use crate::program::Named;
+use crate::program::{Named, parsed};
 use p4shield_abi::digest::DIGEST_MAP;
-use p4shield_bpf::Object;
 use p4shield_tables::Kept;
 use std::sync::PoisonError;
 
@@ -37,13 +36,4 @@ impl Desk {
         self.spread();
         Ok(Answer::Replaced(Replaced { kept, lost }))
     }
-}
-
-/// Parses hexadecimal objects, whose errors name the program's file.
-fn parsed(file: &str, objects: &[String]) -> Result<Vec<Object>, String> {
-    let parse = |object: &String| {
-        let bytes = hex::decode(object).map_err(|e| format!("the object is not hexadecimal: {e}"))?;
-        Object::parse(&bytes).map(|o| o.named(file)).map_err(|e| e.to_string())
-    };
-    objects.iter().map(parse).collect()
 }

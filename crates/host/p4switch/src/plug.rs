@@ -4,7 +4,7 @@ use crate::controller::NO_CONTROLLER;
 use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
-use p4shield_io::afxdp::{AfxdpConfig, InterfacePort, PortPart};
+use p4shield_io::afxdp::{InterfacePort, PortPart};
 use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
 use p4shield_switch::Share;
 use p4shield_text::{chain, printable};
@@ -27,7 +27,8 @@ impl Desk {
             return Err(NO_CONTROLLER.to_owned());
         }
         let first = self.ports.next_first();
-        let parts = open(&interface, Share { threads: self.threads.count(), first })?;
+        let share = Share { threads: self.threads.count(), first };
+        let parts = self.interfaces.open(&interface, share).map_err(|error| chain(&error))?;
         let index = index_of(&parts);
         self.order_port(number, PortChange::Add, parts)?;
         self.ports.add(Port { number, interface, index, first, ..Port::default() });
@@ -88,13 +89,6 @@ impl Desk {
             drop(self.order_port_on(thread, order));
         }
     }
-}
-
-/// Opens an interface as a port of the packet threads.
-pub(crate) fn open(interface: &str, share: Share) -> Result<Vec<PortPart>, String> {
-    // The names of interfaces are no part of what this takes from the configuration.
-    let config = AfxdpConfig::new(std::iter::empty::<String>());
-    InterfacePort::open_for(&config, interface, share).map_err(|error| chain(&error))
 }
 
 /// Returns the index of a port's interface.

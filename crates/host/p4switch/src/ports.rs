@@ -60,6 +60,11 @@ impl PortList {
         self.lock().clone()
     }
 
+    /// Returns the names of the interfaces.
+    pub(crate) fn interfaces(&self) -> Vec<String> {
+        self.lock().iter().filter(|p| p.is_interface()).map(|p| p.interface.clone()).collect()
+    }
+
     /// Returns the packet thread of the first queue of a further port: the ports take turns.
     pub(crate) fn next_first(&self) -> usize {
         self.lock().iter().map(|p| p.first + 1).max().unwrap_or_default()

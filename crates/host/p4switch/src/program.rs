@@ -18,6 +18,15 @@ pub type Again = dyn Fn() -> Result<Program, String> + Send + Sync;
 /// The objects of a program that was compiled for tracing, or the reason why there are none.
 pub type Traced = Result<Vec<Object>, String>;
 
+/// Parses hexadecimal objects, whose errors name the program's file.
+pub(crate) fn parsed(file: &str, objects: &[String]) -> Result<Vec<Object>, String> {
+    let parse = |object: &String| {
+        let bytes = hex::decode(object).map_err(|e| format!("the object is not hexadecimal: {e}"))?;
+        Object::parse(&bytes).map(|o| o.named(file)).map_err(|e| e.to_string())
+    };
+    objects.iter().map(parse).collect()
+}
+
 /// A program by its names.
 pub(crate) struct Named {
     /// The program's file.

@@ -8,12 +8,14 @@ use crate::metrics;
 use crate::order::{Inbox, threads};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
+use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
 use p4shield_io::afxdp::Watch;
 use p4shield_io::ports::{self, OpenPorts, Ports, PortsConfig};
-use p4shield_socket::{ListenError, Server, listen};
+use p4shield_runtime::sandbox::SandboxError;
+use p4shield_socket::{Entrance, ListenError, Listener, Server, listen};
 use p4shield_switch::{MAX_THREADS, PacketIo as _, PortError, Switch, link};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
@@ -97,6 +99,51 @@ pub enum SwitchError {
     /// The system has no descriptor or thread left.
     #[error("cannot start the switch's threads")]
     System(#[source] std::io::Error),
+    /// A packet thread cannot filter its system calls.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The port needs what a compartment does not have.
+    #[error(
+        "port {number} is {name}, which needs {needs}, and a switch of placement pipeline has neither; leave \
+         --placement out, or give it a network interface"
+    )]
+    NotInside {
+        /// Its number.
+        number: u16,
+        /// Its name.
+        name: String,
+        /// The things that it needs.
+        needs: &'static str,
+    },
+    /// The switch in the compartment refuses the program or a file.
+    #[error("{0}")]
+    Refused(String),
+    /// The switch in the compartment does not start.
+    #[error("{0}")]
+    Inside(String),
+    /// The compartment cannot be started.
+    #[error("cannot start the switch's compartment")]
+    Compartment(#[source] std::io::Error),
+    /// The compartment has ended by itself.
+    #[error("the compartment has ended: {0}; its ports are released, start the switch again")]
+    Ended(String),
+}
+
+impl SwitchError {
+    /// Returns whether files or options are refused, whatever the state of the machine.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::NoPorts
+                | Self::Threads(_)
+                | Self::Files
+                | Self::Numbers(_)
+                | Self::Entries { .. }
+                | Self::NotInside { .. }
+                | Self::Refused(_)
+        )
+    }
 }
 
 impl From<StartError> for SwitchError {
@@ -104,6 +151,7 @@ impl From<StartError> for SwitchError {
         match error {
             StartError::Ports(error) => Self::Ports(error),
             StartError::Numbers(error) => Self::Numbers(error),
+            StartError::Sandbox(error) => Self::Sandbox(error),
             StartError::System(error) => Self::System(error),
         }
     }
@@ -120,36 +168,108 @@ pub fn run(
     stop: &AtomicBool,
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
-    if config.ports.is_empty() {
+    check(&config.ports, config.threads)?;
+    let place = Place {
+        entrance: listen_on(&config.socket)?,
+        metrics: config.metrics.map(listen_for_metrics).transpose()?,
+        interfaces: Interfaces::Here,
+        watching: Watching::Here(Watch::open().map_err(ports::Error::from)?),
+        placement: Placement::Inline,
+        restriction: Restriction::None,
+    };
+    let forwarding = Forwarding {
+        ports: config.ports,
+        threads: config.threads,
+        dpdk_options: config.dpdk_options,
+        dpdk_library: config.dpdk_library,
+        entries: config.entries,
+        loader: config.loader,
+        traced: config.traced,
+    };
+    forward(forwarding, place, loaded, stop, ready)
+}
+
+/// The configuration of a switch that has its sockets.
+pub(crate) struct Forwarding {
+    pub(crate) ports: Vec<(u16, String)>,
+    pub(crate) threads: usize,
+    pub(crate) dpdk_options: Option<String>,
+    pub(crate) dpdk_library: Option<PathBuf>,
+    pub(crate) entries: Vec<EntriesFile>,
+    pub(crate) loader: Box<Loader>,
+    pub(crate) traced: Traced,
+}
+
+/// Where a switch runs, and what it gets from there.
+pub(crate) struct Place<E> {
+    /// Where clients come in.
+    pub(crate) entrance: E,
+    /// Where metrics are asked for.
+    pub(crate) metrics: Option<(SocketAddr, TcpListener)>,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) watching: Watching,
+    pub(crate) placement: Placement,
+    /// The rights that packet threads give up once all is set up.
+    pub(crate) restriction: Restriction,
+}
+
+/// Checks what needs no system call.
+pub(crate) fn check(ports: &[(u16, String)], threads: usize) -> Result<(), SwitchError> {
+    if ports.is_empty() {
         return Err(SwitchError::NoPorts);
     }
-    if !(1..=MAX_THREADS).contains(&config.threads) {
-        return Err(SwitchError::Threads(config.threads));
+    if !(1..=MAX_THREADS).contains(&threads) {
+        return Err(SwitchError::Threads(threads));
     }
-    let are_files = config.ports.iter().all(|(_, name)| name.starts_with(ports::PCAP));
-    if are_files && config.threads > 1 {
+    if are_files(ports) && threads > 1 {
         return Err(SwitchError::Files);
     }
-    let listener = listen(&config.socket).map_err(|error| match error {
+    Ok(())
+}
+
+fn are_files(ports: &[(u16, String)]) -> bool {
+    ports.iter().all(|(_, name)| name.starts_with(ports::PCAP))
+}
+
+/// Opens the socket for commands.
+pub(crate) fn listen_on(socket: &Path) -> Result<Listener, SwitchError> {
+    listen(socket).map_err(|error| match error {
         ListenError::Running(path) => SwitchError::Running(path),
         other => SwitchError::Socket(other),
-    })?;
+    })
+}
+
+/// Opens the socket for metrics.
+pub(crate) fn listen_for_metrics(address: SocketAddr) -> Result<(SocketAddr, TcpListener), SwitchError> {
+    let listener = TcpListener::bind(address).map_err(|source| SwitchError::Metrics { address, source })?;
+    Ok((address, listener))
+}
+
+/// Forwards packets until `stop` is set: see [`run`].
+pub(crate) fn forward<E: Entrance>(
+    config: Forwarding,
+    place: Place<E>,
+    loaded: Loaded,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> Result<(), SwitchError> {
+    let are_files = are_files(&config.ports);
     let numbers = config.ports.iter().map(|(number, _)| *number).collect();
     let names = config.ports.iter().map(|(_, name)| name.clone()).collect();
     let opening = PortsConfig { names, dpdk_options: config.dpdk_options, dpdk_library: config.dpdk_library };
-    let OpenPorts { ports: io, ways, further, indexes } = Ports::open(&opening, config.threads)?;
+    let opened = place.interfaces.open_all(&opening, config.threads)?;
+    let OpenPorts { ports: io, ways, further, indexes } = opened;
     let known = config.ports.iter().zip(indexes).enumerate();
     let known = known.map(|(first, ((number, interface), index))| {
         let interface = interface.clone();
         Port { number: *number, interface, index, first, ..Port::default() }
     });
     let ports = PortList::new(known.collect());
-    let watch = Watch::open().map_err(ports::Error::from)?;
     let (program, traits, named) = loaded.parts(config.traced);
     let mut switch = Switch::new(io, numbers, program, traits)?;
     let (threads, mut inboxes) = threads(config.threads).map_err(SwitchError::System)?;
     let mut links = link(&inboxes.iter().map(Inbox::rings).collect::<Vec<_>>());
-    let crew = Crew::new(&switch, further, links.split_off(1), inboxes.split_off(1));
+    let crew = Crew::new(&switch, further, links.split_off(1), inboxes.split_off(1), place.restriction);
     let (Some(own), Some(mut inbox)) = (links.pop(), inboxes.pop()) else {
         return Err(SwitchError::Threads(config.threads));
     };
@@ -159,6 +279,8 @@ pub fn run(
         program: RwLock::new(named),
         loader: config.loader,
         ports,
+        interfaces: place.interfaces,
+        placement: place.placement,
         threads,
         nudge: Nudge::new().map_err(SwitchError::System)?,
         problems: Arc::clone(&problems),
@@ -169,12 +291,14 @@ pub fn run(
     let load_all = || config.entries.iter().try_for_each(|file| load_file(&desk, file));
     serving(load_all, &mut inbox, &mut switch)??;
     let desk = Arc::new(desk);
-    let _metrics = config.metrics.map(|address| serve_metrics(address, &desk)).transpose()?;
-    let _server = Server::start(listener, Arc::clone(&desk)).map_err(SwitchError::System)?;
+    let metrics = place.metrics.map(|(address, listener)| serve_metrics(address, listener, &desk));
+    let _metrics = metrics.transpose()?;
+    let _server = Server::start(place.entrance, Arc::clone(&desk)).map_err(SwitchError::System)?;
     let _crew = crew.start(&problems)?;
     serving(|| desk.spread(), &mut inbox, &mut switch)?;
-    let _keeper = Keeper::start(&desk, watch).map_err(SwitchError::System)?;
+    let _keeper = Keeper::start(&desk, place.watching).map_err(SwitchError::System)?;
     ready();
+    place.restriction.apply()?;
     if are_files {
         replay(&mut switch, &mut inbox, stop)?;
     } else {
@@ -187,9 +311,13 @@ pub fn run(
     Ok(())
 }
 
-fn serve_metrics(address: SocketAddr, desk: &Arc<Desk>) -> Result<p4shield_scrape::Server, SwitchError> {
+fn serve_metrics(
+    address: SocketAddr,
+    listener: TcpListener,
+    desk: &Arc<Desk>,
+) -> Result<p4shield_scrape::Server, SwitchError> {
     let desk = Arc::clone(desk);
-    let started = p4shield_scrape::Server::start(address, move || metrics::render(&desk));
+    let started = p4shield_scrape::Server::on(listener, address, move || metrics::render(&desk));
     started.map_err(|source| SwitchError::Metrics { address, source })
 }
 

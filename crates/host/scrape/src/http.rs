@@ -21,7 +21,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Server {
     configured: SocketAddr,
-    address: SocketAddr,
+    /// The thread's own socket.
+    socket: TcpListener,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,8 +33,19 @@ impl Server {
     /// # Errors
     /// The address cannot be bound, or the system has no thread left.
     pub fn start(configured: SocketAddr, render: impl Fn() -> String + Send + 'static) -> io::Result<Self> {
-        let listener = TcpListener::bind(configured)?;
-        let address = listener.local_addr()?;
+        Self::on(TcpListener::bind(configured)?, configured, render)
+    }
+
+    /// Serves what `render` returns at an address that was bound already.
+    ///
+    /// # Errors
+    /// The system has no descriptor or thread left.
+    pub fn on(
+        listener: TcpListener,
+        configured: SocketAddr,
+        render: impl Fn() -> String + Send + 'static,
+    ) -> io::Result<Self> {
+        let socket = listener.try_clone()?;
         let ending = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ending);
         let run = move || {
@@ -49,7 +61,7 @@ impl Server {
             }
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(run)?;
-        Ok(Self { configured, address, ending, thread: Some(thread) })
+        Ok(Self { configured, socket, ending, thread: Some(thread) })
     }
 
     /// Returns the configured address; port 0 stands for any.
@@ -62,7 +74,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        let _ = TcpStream::connect_timeout(&self.address, REQUEST_TIMEOUT);
+        // Wakes the thread, which then checks `ending`.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

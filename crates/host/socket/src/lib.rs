@@ -18,7 +18,7 @@ mod trusted_folder;
 
 pub use client::{AskError, Client, Patience, ask};
 pub use lock::{SocketLock, folder_of};
-pub use server::{Endpoint, Listener, Server, listen, listen_for};
+pub use server::{Endpoint, Entrance, Listener, Server, Visitor, listen, listen_for};
 pub use trusted_folder::{FolderError, check, open_trusted};
 
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SocketFlags, SocketType};
 use serde::Serialize;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +74,51 @@ impl Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// A client that comes in, with the user and the effective group of its process.
+#[derive(Debug)]
+pub struct Visitor {
+    /// Its connection.
+    pub stream: UnixStream,
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// Where clients come in.
+pub trait Entrance: Send + 'static {
+    /// Waits for the next client.
+    ///
+    /// # Errors
+    /// There is none; the next attempt may have one.
+    fn next_visitor(&mut self) -> io::Result<Visitor>;
+
+    /// Returns the socket whose shutdown ends the wait.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    fn socket(&self) -> io::Result<OwnedFd>;
+}
+
+impl Entrance for Listener {
+    fn next_visitor(&mut self) -> io::Result<Visitor> {
+        let (stream, _) = self.listener.accept()?;
+        // Whatever the socket's mode.
+        let peer = socket_peercred(&stream)?;
+        Ok(Visitor { stream, uid: peer.uid.as_raw(), gid: peer.gid.as_raw() })
+    }
+
+    fn socket(&self) -> io::Result<OwnedFd> {
+        Ok(self.listener.try_clone()?.into())
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
@@ -107,7 +153,7 @@ fn open(path: &Path, mode: Mode) -> io::Result<UnixListener> {
 pub struct Server {
     ending: Arc<AtomicBool>,
     /// The thread's own socket: its file may be gone, so a connection could not wake the thread.
-    socket: UnixListener,
+    socket: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,11 +162,11 @@ impl Server {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn start(listener: Listener, endpoint: impl Endpoint) -> io::Result<Self> {
+    pub fn start(mut entrance: impl Entrance, endpoint: impl Endpoint) -> io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let (end, endpoint) = (Arc::clone(&ending), Arc::new(endpoint));
-        let socket = listener.listener.try_clone()?;
-        let accept = move || accept(&listener, &endpoint, &end);
+        let socket = entrance.socket()?;
+        let accept = move || accept(&mut entrance, &endpoint, &end);
         let thread = std::thread::Builder::new().name("api".into()).spawn(accept)?;
         Ok(Self { ending, socket, thread: Some(thread) })
     }
@@ -137,20 +183,19 @@ impl Drop for Server {
     }
 }
 
-fn accept<E: Endpoint>(listener: &Listener, endpoint: &Arc<E>, ending: &AtomicBool) {
+fn accept<E: Endpoint>(entrance: &mut impl Entrance, endpoint: &Arc<E>, ending: &AtomicBool) {
     let clients = Arc::new(AtomicUsize::new(0));
-    for stream in listener.listener.incoming() {
+    loop {
+        let visitor = entrance.next_visitor();
         if ending.load(Ordering::Acquire) {
             break;
         }
-        let Ok(stream) = stream else {
+        let Ok(Visitor { stream, uid, gid }) = visitor else {
             // Out of descriptors, for example: retrying at once would spin.
             std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        // Whatever the socket's mode.
-        let Ok(peer) = socket_peercred(&stream) else { continue };
-        if !endpoint.admits(peer.uid.as_raw(), peer.gid.as_raw()) {
+        if !endpoint.admits(uid, gid) {
             continue;
         }
         if clients.fetch_add(1, Ordering::AcqRel) >= E::MAX_CLIENTS {
@@ -160,7 +205,7 @@ fn accept<E: Endpoint>(listener: &Listener, endpoint: &Arc<E>, ending: &AtomicBo
         }
         let (endpoint, count) = (Arc::clone(endpoint), Arc::clone(&clients));
         let thread = std::thread::Builder::new().name("api-client".into()).spawn(move || {
-            if let Err(error) = serve(stream, &*endpoint, peer.uid.as_raw()) {
+            if let Err(error) = serve(stream, &*endpoint, uid) {
                 tracing::debug!(%error, "a client of the socket failed");
             }
             drop(endpoint);

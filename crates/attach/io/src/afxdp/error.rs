@@ -80,6 +80,12 @@ pub enum Error {
         #[source]
         source: p4shield_afxdp::Error,
     },
+    /// The process that opens ports for this one did not open it, or it cannot be taken.
+    #[error("{why}")]
+    Handed {
+        /// The reason, which names the interface.
+        why: String,
+    },
     /// A system call failed.
     #[error("cannot {what}")]
     System {

@@ -33,11 +33,16 @@
 //! back. That thread also says while an interface is down; packets that wait in its ring then leave when it
 //! is up.
 //!
+//! # Ports for another process
+//!
+//! [`handed`]: a process with privileges opens a port, and one without serves it.
+//!
 //! Dropping a port detaches the program, closes the sockets, and restores what was switched off; the end of
 //! the process does so as well, except for offloads.
 
 mod config;
 mod error;
+pub mod handed;
 mod open;
 mod port;
 mod watch;
@@ -66,7 +71,8 @@ const LOOK: u32 = 1024;
 pub struct AfxdpPorts {
     /// By place. Has capacity for all, so that the packet thread allocates nothing.
     ports: Vec<Option<InterfacePort>>,
-    monitor: InterfaceMonitor,
+    /// `None` if another process watches the interfaces.
+    monitor: Option<InterfaceMonitor>,
     rounds: u32,
 }
 
@@ -103,7 +109,9 @@ impl AfxdpPorts {
     /// Finds ports whose interface is gone.
     fn look(&mut self) {
         // A message that was lost may have been about any port.
-        let _ = self.monitor.receive(|_| {});
+        if let Some(monitor) = &mut self.monitor {
+            let _ = monitor.receive(|_| {});
+        }
         self.ports.iter_mut().flatten().for_each(InterfacePort::look);
     }
 }
@@ -143,14 +151,15 @@ impl PacketIo for AfxdpPorts {
             tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(longest.subsec_nanos()),
         };
-        let mut fds = vec![PollFd::new(&self.monitor, PollFlags::IN)];
+        let mut fds: Vec<_> = self.monitor.iter().map(|m| PollFd::new(m, PollFlags::IN)).collect();
+        let watches = !fds.is_empty();
         fds.extend(self.open_ports().flat_map(InterfacePort::sockets).map(|s| PollFd::new(s, PollFlags::IN)));
         fds.extend(bell.iter().map(|bell| PollFd::new(bell, PollFlags::IN)));
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(Error::system("wait for packets with poll(2)")(e.into())),
         }
-        if !fds[0].revents().is_empty() {
+        if watches && !fds[0].revents().is_empty() {
             drop(fds);
             self.look();
         }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use p4shield_afxdp::ethtool::{self, Offloads};
 use p4shield_afxdp::{FramePool, Port, Promiscuous, Socket, SocketConfig, Umem, UmemConfig};
 use p4shield_switch::{BATCH, MAX_PORTS, Share, Way};
-use p4shield_xdp::{FRAME_OVERHEAD, Interface, InterfaceMonitor, MAX_QUEUES, XdpError, XdpProgram, offload};
+use p4shield_xdp::{FRAME_OVERHEAD, Interface, InterfaceMonitor, MAX_QUEUES, XdpProgram, offload};
 use rustix::io::Errno;
 
 use super::AfxdpPorts;
 use super::config::AfxdpConfig;
 use super::error::Error;
-use super::port::{Attached, InterfacePort, Parts, PortPart, RestoredOffloads};
+use super::port::{Attached, Attachment, InterfacePort, Own, Parts, PortPart, RestoredOffloads};
 
 /// Bytes of a frame: the first is used if all packets fit.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
@@ -45,10 +45,36 @@ impl AfxdpPorts {
         let mut parts = Vec::new();
         for _ in 0..threads {
             let ports = Vec::with_capacity(MAX_PORTS);
-            parts.push((Self { ports, monitor: list()?.0, rounds: 0 }, Vec::new()));
+            parts.push((Self { ports, monitor: Some(list()?.0), rounds: 0 }, Vec::new()));
         }
         for (first, interface) in chosen.into_iter().enumerate() {
             let opened = InterfacePort::attach(config, interface, &all, Share { threads, first })?;
+            for ((ports, ways), PortPart { port, way }) in parts.iter_mut().zip(opened) {
+                ports.ports.push(port);
+                ways.push(way);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Gathers ports that another process has opened for several threads; `open` gets them, as
+    /// [`handed::adopt`](super::handed::adopt) returns them. Only the user of these ports learns that an
+    /// interface is gone: this process sees none.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn handed(
+        interfaces: &[String],
+        threads: usize,
+        mut open: impl FnMut(&str, Share) -> Result<Vec<PortPart>, Error>,
+    ) -> Result<Vec<(Self, Vec<Way>)>, Error> {
+        let empty = |_| (Self { ports: Vec::with_capacity(MAX_PORTS), monitor: None, rounds: 0 }, Vec::new());
+        let mut parts: Vec<_> = (0..threads).map(empty).collect();
+        for (first, interface) in interfaces.iter().enumerate() {
+            if interfaces[..first].contains(interface) {
+                return Err(Error::Twice { interface: interface.clone() });
+            }
+            let opened = open(interface, Share { threads, first })?;
             for ((ports, ways), PortPart { port, way }) in parts.iter_mut().zip(opened) {
                 ports.ports.push(port);
                 ways.push(way);
@@ -85,25 +111,54 @@ impl InterfacePort {
         all: &[Interface],
         share: Share,
     ) -> Result<Vec<PortPart>, Error> {
+        let Opened { attached, umems, own, ways } = Opened::of(config, interface, all, share, Umem::new)?;
+        let (attached, receivers) = (Arc::new(attached), umems.len());
+        let mut parts: Vec<_> = ways.into_iter().map(|way| PortPart { port: None, way }).collect();
+        for (place, (umem, sockets)) in umems.into_iter().zip(own).enumerate() {
+            let serve = Serve { attached: &attached, ring: config.ring, first: place, step: receivers };
+            let queues = serve.start(umem, sockets, longest(interface))?;
+            parts[share.thread(place)].port = Some(Self::new(queues));
+        }
+        Ok(parts)
+    }
+}
+
+/// Returns the bytes of the longest packet that is sent by an interface.
+pub(super) const fn longest(interface: &Interface) -> usize {
+    (interface.mtu + FRAME_OVERHEAD) as usize
+}
+
+/// An interface that is attached, with the sockets of all its queues, which get no packets yet.
+pub(super) struct Opened {
+    pub(super) attached: Attached,
+    /// A UMEM for each thread that receives.
+    pub(super) umems: Vec<Arc<Umem>>,
+    /// The sockets of each of these.
+    pub(super) own: Vec<Vec<Socket>>,
+    /// The ways of all threads.
+    pub(super) ways: Vec<Way>,
+}
+
+impl Opened {
+    pub(super) fn of(
+        config: &AfxdpConfig,
+        interface: &Interface,
+        all: &[Interface],
+        share: Share,
+        umem: impl FnMut(UmemConfig) -> p4shield_afxdp::Result<Arc<Umem>>,
+    ) -> Result<Self, Error> {
         let name = &interface.name;
         let queues = ethtool::receive_queues(name).map(|n| n.min(MAX_QUEUES));
         let receivers = share.receivers(queues.map_or(1, |n| n as usize));
-        let umems = umems(config, interface, queues, receivers)?;
-        let attached = Arc::new(attached(config, interface, all, umems[0].config())?);
+        let umems = umems(config, interface, queues, receivers, umem)?;
+        let attached = attached(config, interface, all, umems[0].config())?;
         let sockets = bind(&umems, config, interface, queues)?;
         let mut own: Vec<Vec<Socket>> = umems.iter().map(|_| Vec::new()).collect();
         for (n, socket) in sockets.into_iter().enumerate() {
             own[n % receivers].push(socket);
         }
         let transmit = ethtool::transmit_queues(name).map_or(receivers, |n| n as usize);
-        let ways = share.ways(receivers, transmit).into_iter();
-        let mut parts: Vec<_> = ways.map(|way| PortPart { port: None, way }).collect();
-        for (place, (umem, sockets)) in umems.into_iter().zip(own).enumerate() {
-            let serve = Serve { attached: &attached, config, first: place, step: receivers };
-            let queues = serve.start(umem, sockets, (interface.mtu + FRAME_OVERHEAD) as usize)?;
-            parts[share.thread(place)].port = Some(Self::new(queues));
-        }
-        Ok(parts)
+        Ok(Self { attached, umems, own, ways: share.ways(receivers, transmit) })
     }
 }
 
@@ -123,30 +178,30 @@ fn attached(
     offload::switch_off(&program, interface, peer);
     let promiscuous = Promiscuous::new(interface.index)
         .map_err(Error::system(format!("make {name} promiscuous (CAP_NET_RAW is needed)")))?;
-    Ok(Attached {
-        program,
-        _promiscuous: promiscuous,
-        _offloads: offloads,
-        name: name.clone(),
-        index: interface.index,
-    })
+    let own = Own { program, _promiscuous: promiscuous, _offloads: offloads };
+    Ok(Attached { by: Attachment::Here(own), name: name.clone(), index: interface.index })
 }
 
 /// The start of one thread's queues.
-struct Serve<'a> {
-    attached: &'a Arc<Attached>,
-    config: &'a AfxdpConfig,
+pub(super) struct Serve<'a> {
+    pub(super) attached: &'a Arc<Attached>,
+    /// Entries of each ring.
+    pub(super) ring: u32,
     /// The number of its first queue.
-    first: usize,
+    pub(super) first: usize,
     /// From each of its queues to the next.
-    step: usize,
+    pub(super) step: usize,
 }
 
 impl Serve<'_> {
     /// Gives the sockets their frames, and has the XDP program redirect packets to them.
-    fn start(&self, umem: Arc<Umem>, sockets: Vec<Socket>, longest: usize) -> Result<Parts, Error> {
-        let Attached { name, program, .. } = &**self.attached;
-        let ring = self.config.ring;
+    pub(super) fn start(
+        &self,
+        umem: Arc<Umem>,
+        sockets: Vec<Socket>,
+        longest: usize,
+    ) -> Result<Parts, Error> {
+        let (name, ring) = (&self.attached.name, self.ring);
         let (have, need) = (umem.config().frames.into(), frames_needed(ring, sockets.len()));
         if need > have {
             return Err(Error::Memory { interface: name.clone(), have, need });
@@ -156,11 +211,7 @@ impl Serve<'_> {
         for (queue, socket) in (self.first..).step_by(self.step).zip(sockets) {
             let mut port = Port::new(socket, &pool).map_err(Error::socket(name))?;
             port.refill(&pool, ring);
-            program.serve(queue as u32, port.as_fd()).map_err(|source| XdpError::Bpf {
-                step: "redirect frames to the socket",
-                interface: name.clone(),
-                source,
-            })?;
+            self.attached.serve(queue as u32, port.as_fd())?;
             queues.push(port);
         }
         Ok(Parts { attached: Arc::clone(self.attached), queues, pool, longest, ring })
@@ -168,7 +219,7 @@ impl Serve<'_> {
 }
 
 /// Returns the interfaces, and what tells of their changes.
-fn list() -> Result<(InterfaceMonitor, Vec<Interface>), Error> {
+pub(super) fn list() -> Result<(InterfaceMonitor, Vec<Interface>), Error> {
     let list = || {
         let mut monitor = InterfaceMonitor::open()?;
         let all = monitor.list()?;
@@ -188,7 +239,7 @@ fn choose<'n, 'a>(names: &'n [String], all: &'a [Interface]) -> Result<Vec<&'a I
 }
 
 /// Finds an interface that can be a port.
-fn find<'a>(name: &str, all: &'a [Interface]) -> Result<&'a Interface, Error> {
+pub(super) fn find<'a>(name: &str, all: &'a [Interface]) -> Result<&'a Interface, Error> {
     let interface = name.to_owned();
     let Some(found) = all.iter().find(|i| i.name == *name) else {
         return Err(Error::Missing { interface });
@@ -207,12 +258,12 @@ fn umems(
     interface: &Interface,
     queues: Option<u32>,
     receivers: usize,
+    mut umem: impl FnMut(UmemConfig) -> p4shield_afxdp::Result<Arc<Umem>>,
 ) -> Result<Vec<Arc<Umem>>, Error> {
     let each = (queues.unwrap_or(1) as usize).div_ceil(receivers);
     let memory = memory(config, interface, each)?;
-    let umem =
-        |_| Umem::new(memory).map_err(|source| Error::Umem { interface: interface.name.clone(), source });
-    (0..receivers).map(umem).collect()
+    let failed = |source| Error::Umem { interface: interface.name.clone(), source };
+    (0..receivers).map(|_| umem(memory).map_err(failed)).collect()
 }
 
 /// Returns a UMEM whose frames hold the packets of an interface and suffice for the rings of its queues.

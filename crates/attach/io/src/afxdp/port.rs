@@ -1,13 +1,14 @@
 //! One port: an interface with its XDP program, a UMEM, and a socket for each queue.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use p4shield_afxdp::ethtool::Offloads;
 use p4shield_afxdp::{FrameCounts, FramePool, Port, Promiscuous, Statistics};
 use p4shield_switch::{Unsent, Way};
-use p4shield_xdp::{XdpCounters, XdpProgram, checksum};
+use p4shield_xdp::{XdpCounters, XdpError, XdpProgram, checksum};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, netdevice, shutdown, socket_with};
 
 use super::error::Error;
 
@@ -61,12 +62,47 @@ impl Drop for RestoredOffloads {
 /// The attachment to an interface, which the threads share. It ends with the last part of a port.
 #[derive(Debug)]
 pub(super) struct Attached {
-    pub(super) program: XdpProgram,
-    pub(super) _promiscuous: Promiscuous,
-    pub(super) _offloads: RestoredOffloads,
+    pub(super) by: Attachment,
     pub(super) name: String,
     /// Index of the interface.
     pub(super) index: u32,
+}
+
+/// The attachment itself. It is dropped in order: frames stop before the interface is as it was.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) program: XdpProgram,
+    pub(super) _promiscuous: Promiscuous,
+    pub(super) _offloads: RestoredOffloads,
+}
+
+/// The process that has the attachment.
+#[derive(Debug)]
+pub(super) enum Attachment {
+    /// This one.
+    Here(Own),
+    /// Another one, as long as this descriptor is open.
+    Elsewhere(OwnedFd),
+}
+
+impl Attached {
+    /// Has the XDP program redirect the packets of a queue to a socket, unless the process that has the
+    /// attachment did so already.
+    pub(super) fn serve(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let Attachment::Here(own) = &self.by else { return Ok(()) };
+        let (step, interface) = ("redirect frames to the socket", self.name.clone());
+        let failed = |source| XdpError::Bpf { step, interface, source };
+        Ok(own.program.serve(queue, socket).map_err(failed)?)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if let Self::Elsewhere(lease) = self {
+            // At once, also while another process has the descriptor, too. It may have ended.
+            let _ = shutdown(lease, Shutdown::Both);
+        }
+    }
 }
 
 /// The part of a port that one thread has. It is dropped in order: frames stop with the last part, the
@@ -229,8 +265,12 @@ impl InterfacePort {
 
     pub(super) fn status(&self) -> Result<PortStatus, Error> {
         let Parts { attached, queues, .. } = &self.parts;
-        let Attached { program, name, .. } = &**attached;
+        let Attached { by, name, .. } = &**attached;
         let what = || format!("read the counters of {name}");
+        let Attachment::Here(Own { program, .. }) = by else {
+            let elsewhere = "the process that has attached the XDP program has them";
+            return Err(Error::system(what())(std::io::Error::other(elsewhere)));
+        };
         let xdp = program.counters().map_err(|e| Error::system(what())(std::io::Error::other(e)))?;
         let sockets = queues.iter().map(Port::statistics).collect::<Result<_, _>>();
         Ok(PortStatus {

@@ -1,6 +1,6 @@
 //! Watches the interfaces of a network namespace, for a thread beside the packet thread.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use p4shield_xdp::{Interface, InterfaceMonitor};
@@ -53,5 +53,12 @@ impl Watch {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Interface> {
         self.all.iter().find(|i| i.name == name)
+    }
+}
+
+/// Readable once an interface has changed.
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.monitor.as_fd()
     }
 }

@@ -25,6 +25,7 @@ mod run;
 mod socket;
 mod status;
 mod switch;
+mod switch_inside;
 mod test;
 mod upgrade;
 mod verify;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     #[command(hide = true, name = "p4vm")]
     P4Vm(p4vm::Args),
     #[command(hide = true)]
+    SwitchInside(switch_inside::Args),
+    #[command(hide = true)]
     Vmm(vmm::Args),
     #[command(hide = true)]
     Wires(wires::Args),
@@ -101,6 +104,7 @@ impl Command {
             Self::Image(a) => a.run(),
             Self::Host(a) => a.run(),
             Self::P4Vm(a) => a.run(),
+            Self::SwitchInside(a) => a.run(),
             Self::Vmm(a) => a.run(),
             Self::Wires(a) => a.run(),
             Self::Agent(a) => a.run(),

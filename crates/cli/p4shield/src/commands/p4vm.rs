@@ -57,7 +57,8 @@ impl Args {
     }
 }
 
-fn measure(name: &str) -> Result<Measure, String> {
+/// Parses the name of a measure of the sandbox.
+pub(super) fn measure(name: &str) -> Result<Measure, String> {
     Measure::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
         let known: Vec<&str> = Measure::ALL.iter().map(|m| m.name()).collect();
         format!("unknown measure; known are {}", known.join(", "))

@@ -1,5 +1,5 @@
-//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call, and any other
-//! argument, kills the process.
+//! The system call filters of a P4 VM and of a P4 switch: one allow-list for each kind of thread. Any other
+//! call, and any other argument, kills the process.
 //!
 //! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting
 //! a program or naming another process. Only the control thread, which compiles programs, may make memory
@@ -28,6 +28,10 @@ pub enum Filter {
     Worker,
     /// The verifier's zygote and the processes that it forks, one for each verification.
     Verifier,
+    /// All threads of a P4 switch: answers clients, loads programs, takes ports, starts threads.
+    Desk,
+    /// A packet thread of a P4 switch, in addition to [`Filter::Desk`]: receives and sends.
+    Packets,
 }
 
 /// What control thread and worker need: memory that is not executable, waiting, the clock, reading and
@@ -86,6 +90,34 @@ const CONTROL: &[i64] = &[
     libc::SYS_lseek,
 ];
 
+/// Calls of a P4 switch alone: threads for clients, taking a port's rings, ending a thread that waits for
+/// clients, their time limits.
+const DESK: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_clone,
+    // Another filter answers that there is none: see `apply`.
+    libc::SYS_clone3,
+    libc::SYS_eventfd2,
+    libc::SYS_fstat,
+    libc::SYS_getsockopt,
+    libc::SYS_lseek,
+    libc::SYS_pread64,
+    libc::SYS_prctl,
+    libc::SYS_recvmsg,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    // A packet thread filters more.
+    libc::SYS_seccomp,
+    libc::SYS_sendmsg,
+    libc::SYS_set_robust_list,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_writev,
+];
+
+/// The call by which the first packet thread ends the one that waits for clients.
+const PACKETS: &[i64] = &[libc::SYS_shutdown];
+
 const EXEC: u64 = libc::PROT_EXEC as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
 const PRIVATE_MEMORY: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
@@ -133,6 +165,54 @@ const CONTROL_ARGUMENTS: &[ArgumentLimit] = &[
     ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE, SHARED_MEMORY]),
 ];
 
+/// A thread's stack.
+const STACK: u64 = PRIVATE_MEMORY | libc::MAP_STACK as u64;
+
+/// The flags of a new thread: it shares everything, and is no process. The second value is musl's.
+const THREAD: &[u64] = &[SAME_PROCESS, SAME_PROCESS | libc::CLONE_DETACHED as u64];
+const SAME_PROCESS: u64 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_CHILD_CLEARTID) as u64;
+
+/// The options of clients' sockets: how long to wait for them.
+const TIME_LIMITS: &[u64] = &[libc::SO_RCVTIMEO as u64, libc::SO_SNDTIMEO as u64];
+
+/// The options of a port's sockets that are read: where the rings are, and what moves packets.
+const RING_FACTS: &[u64] = &[libc::XDP_MMAP_OFFSETS as u64, libc::XDP_OPTIONS as u64];
+
+/// Arguments of a P4 switch's system calls, beside the common ones.
+const DESK_ARGUMENTS: &[ArgumentLimit] = &[
+    ArgumentLimit::bits(libc::SYS_clone, 0, u64::MAX, THREAD),
+    ArgumentLimit::int(libc::SYS_fcntl, 1, &[GETFD, GETFL, libc::F_DUPFD_CLOEXEC as u64]),
+    ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE, WAIT_FOR_THREAD]),
+    ArgumentLimit::int(libc::SYS_getsockopt, 1, &[libc::SOL_XDP as u64]),
+    ArgumentLimit::int(libc::SYS_getsockopt, 2, RING_FACTS),
+    ArgumentLimit::bits(
+        libc::SYS_mmap,
+        3,
+        NOT_RESERVED,
+        &[PRIVATE_MEMORY, ZEROED_PAGE, STACK, SHARED_MEMORY],
+    ),
+    ArgumentLimit::int(libc::SYS_prctl, 0, &[libc::PR_SET_NAME as u64, libc::PR_SET_NO_NEW_PRIVS as u64]),
+    ArgumentLimit::int(libc::SYS_seccomp, 0, &[libc::SECCOMP_SET_MODE_FILTER as u64]),
+    ArgumentLimit::int(libc::SYS_setsockopt, 1, &[libc::SOL_SOCKET as u64]),
+    ArgumentLimit::int(libc::SYS_setsockopt, 2, TIME_LIMITS),
+];
+
+/// Arguments of a packet thread's system calls, beside the common ones: as the worker's, and the first one
+/// waits for the end of the others.
+const PACKETS_ARGUMENTS: &[ArgumentLimit] = &[
+    ArgumentLimit::int(libc::SYS_fcntl, 1, &[GETFD, GETFL]),
+    ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE, WAIT_FOR_THREAD]),
+    ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE]),
+];
+
 /// All flags of `mmap` but the one by which an allocator sets addresses aside.
 const NOT_RESERVED: u64 = !(libc::MAP_NORESERVE as u64);
 
@@ -150,7 +230,7 @@ pub fn apply(thread: Filter) -> Result<(), SandboxError> {
         )
         .failed(Error::other(e))
     };
-    if thread == Filter::Verifier {
+    if matches!(thread, Filter::Verifier | Filter::Desk) {
         // A filter cannot read the arguments of clone3, which are behind a pointer; libc falls back to clone.
         let absent = BTreeMap::from([(libc::SYS_clone3, vec![])]);
         let filter = build(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32));
@@ -175,6 +255,8 @@ fn rules(thread: Filter) -> Result<Rules, seccompiler::Error> {
         Filter::Worker => ([COMMON, &[]], [COMMON_ARGUMENTS, WORKER_ARGUMENTS]),
         // Includes forking, limiting, watching and ending children.
         Filter::Verifier => ([isolated::SYSCALLS, &[]], [isolated::ARGUMENTS, &[]]),
+        Filter::Desk => ([COMMON, DESK], [COMMON_ARGUMENTS, DESK_ARGUMENTS]),
+        Filter::Packets => ([COMMON, PACKETS], [COMMON_ARGUMENTS, PACKETS_ARGUMENTS]),
     };
     let arguments = arguments.concat();
     // A system call with an empty list of rules matches with any arguments.
@@ -183,7 +265,7 @@ fn rules(thread: Filter) -> Result<Rules, seccompiler::Error> {
     if thread != Filter::Verifier {
         keep_code_area(&mut rules)?;
     }
-    if thread == Filter::Control {
+    if matches!(thread, Filter::Control | Filter::Desk) {
         allow_code(&mut rules)?;
     }
     Ok(rules)
@@ -241,9 +323,12 @@ fn alternatives(call: i64, arguments: &[ArgumentLimit]) -> Result<Vec<SeccompRul
 mod tests {
     use super::*;
 
+    const ALL: [Filter; 5] =
+        [Filter::Control, Filter::Worker, Filter::Verifier, Filter::Desk, Filter::Packets];
+
     #[test]
     fn every_list_compiles_within_the_kernels_limit() {
-        for thread in [Filter::Control, Filter::Worker, Filter::Verifier] {
+        for thread in ALL {
             let filter =
                 build(rules(thread).unwrap(), SeccompAction::KillProcess, SeccompAction::Allow).unwrap();
             assert!(filter.len() < 4096, "{thread:?}: {} instructions", filter.len());
@@ -252,7 +337,7 @@ mod tests {
 
     #[test]
     fn calls_with_dangerous_arguments_are_limited_in_every_list() {
-        for thread in [Filter::Control, Filter::Worker, Filter::Verifier] {
+        for thread in ALL {
             let rules = rules(thread).unwrap();
             for call in [
                 libc::SYS_fcntl,
@@ -275,7 +360,10 @@ mod tests {
         for n in [libc::SYS_clone, libc::SYS_clone3, libc::SYS_kill] {
             assert!(!worker.contains_key(&n) && !control.contains_key(&n));
         }
-        for rules in [worker, control, verifier] {
+        let desk = rules(Filter::Desk).unwrap();
+        let packets = rules(Filter::Packets).unwrap();
+        assert!(!desk[&libc::SYS_clone].is_empty() && !packets.contains_key(&libc::SYS_clone));
+        for rules in [worker, control, verifier, desk, packets] {
             for n in
                 [libc::SYS_execve, libc::SYS_execveat, libc::SYS_openat, libc::SYS_socket, libc::SYS_ptrace]
             {

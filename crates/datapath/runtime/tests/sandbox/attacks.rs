@@ -1,4 +1,4 @@
-//! Attacks that a compromised P4 VM would try.
+//! Attacks that a compromised P4 VM, or a compromised P4 switch in a compartment, would try.
 
 use p4shield_bpf::{CODE_AREA, reserve_code_area};
 use std::ffi::c_void;
@@ -21,9 +21,10 @@ pub(crate) struct Attack {
     pub(crate) seccomp: &'static [&'static str],
 }
 
-const EVERY: &[&str] = &["control", "worker", "verifier"];
-const NOT_VERIFIER: &[&str] = &["control", "worker"];
-const NOT_CONTROL: &[&str] = &["worker", "verifier"];
+const EVERY: &[&str] = &["control", "worker", "verifier", "desk", "packets"];
+const NOT_VERIFIER: &[&str] = &["control", "worker", "desk", "packets"];
+/// Neither a P4 VM's control thread nor a P4 switch's desk.
+const NOT_CONTROL: &[&str] = &["worker", "verifier", "packets"];
 
 const fn attack(
     name: &'static str,

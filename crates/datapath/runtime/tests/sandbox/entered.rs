@@ -13,7 +13,8 @@ pub(crate) fn check(first: u32, layers: &str, user: Option<u32>) -> Result<(), S
     let added = match layers {
         "none" => return Ok(()),
         "namespaces" => 0,
-        "verifier" => 2,
+        "verifier" | "desk" => 2,
+        "packets" => 3,
         _ => 1,
     };
     let theirs = status(&successor(first).to_string());

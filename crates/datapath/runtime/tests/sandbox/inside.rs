@@ -25,15 +25,15 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
             Err(e) => end(&format!("{e}")),
         }
     }
-    let kind = match layers {
-        "control" => Some(seccomp::Filter::Control),
-        "worker" => Some(seccomp::Filter::Worker),
-        "verifier" => Some(seccomp::Filter::Verifier),
-        _ => None,
+    let kinds: &[seccomp::Filter] = match layers {
+        "control" => &[seccomp::Filter::Control],
+        "worker" => &[seccomp::Filter::Worker],
+        "verifier" => &[seccomp::Filter::Verifier],
+        "desk" => &[seccomp::Filter::Desk],
+        "packets" => &[seccomp::Filter::Desk, seccomp::Filter::Packets],
+        _ => &[],
     };
-    if let Some(kind) = kind {
-        seccomp::apply(kind).unwrap();
-    }
+    kinds.iter().for_each(|kind| seccomp::apply(*kind).unwrap());
     eprint!("{READY}");
     let _ = std::io::stdin().read(&mut [0]);
     let attack =

@@ -51,7 +51,7 @@ fn main() {
             run(format!("{}_is_refused_to_{kind}", attack.name), &|| fails_in_full(attack, kind));
         }
     }
-    for layers in ["namespaces", "control", "worker", "verifier"] {
+    for layers in ["namespaces", "control", "worker", "verifier", "desk", "packets"] {
         run(format!("what_attacks_nothing_succeeds_within_{layers}"), &|| {
             assert_eq!(attempt("nothing", layers, None), AttackResult::Succeeded);
         });

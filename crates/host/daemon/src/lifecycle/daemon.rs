@@ -7,7 +7,7 @@ use crate::attachment::Attachment;
 use crate::config::{self, Config};
 use crate::error::DaemonError;
 use crate::lifecycle::reload_report::ReloadReport;
-use crate::lifecycle::state::{DaemonState, FALLBACK_UID, Running, Starter};
+use crate::lifecycle::state::{DaemonState, Running, Starter};
 use crate::lifecycle::upgrade::UPGRADE_SIGNAL;
 use crate::programs::ProgramStore;
 use crate::status::Status;
@@ -16,7 +16,7 @@ use crate::status::watch::{WatchedProblems, Watcher};
 use crate::switches::SwitchAttachment;
 use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::Cgroup;
+use p4shield_compartment::{Cgroup, first_of};
 use p4shield_socket::open_trusted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -127,7 +127,7 @@ impl Daemon {
         let starter = Starter {
             adoption,
             binary: binary.to_owned(),
-            first_uid: config.daemon.first_uid.unwrap_or_else(first_uid),
+            first_uid: config.daemon.first_uid.unwrap_or_else(|| first_of(FIRST_UID, 65536)),
             cgroup,
             programs: Arc::new(ProgramStore::open(state.as_deref())),
             state,
@@ -230,18 +230,6 @@ impl Drop for Daemon {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Returns [`FIRST_UID`] if a range of users from there exists in this user namespace, else [`FALLBACK_UID`].
-fn first_uid() -> u32 {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let contains_range = |line: &str| {
-        let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
-        let (first, _, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
-        let last = first.saturating_add(count);
-        (u64::from(FIRST_UID) >= first && u64::from(FIRST_UID) + 65536 <= last).then_some(())
-    };
-    if map.lines().any(|l| contains_range(l).is_some()) { FIRST_UID } else { FALLBACK_UID }
 }
 
 /// Sends a state such as `READY=1` to the service manager, if `NOTIFY_SOCKET` names its socket

@@ -15,13 +15,10 @@ use crate::status::watch::WatchedProblems;
 use crate::supervisor::{Loaded, NO_PROGRAM, Supervisor, SupervisorConfig};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::{Cgroup, P4VmCommand, Processes};
+use p4shield_compartment::{Cgroup, FALLBACK_UID, P4VmCommand, Processes};
 use p4shield_scrape::Server;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-
-/// User ID of P4 VMs where the range does not exist (a container with few users): `nobody`.
-pub(crate) const FALLBACK_UID: u32 = 65534;
 
 /// The direction of a bundle in requests.
 const BOTH: &str = "both";

@@ -1,6 +1,7 @@
 //! The client of a switch's socket.
 
 use super::messages::{Answer, DigestsView, NamesView, PacketsIn, QueueStatus, Replaced, Request, Status};
+use crate::permit::permit;
 use crate::recorded::{RecordsView, Wanted};
 use p4shield_entries::Format;
 use p4shield_socket::{AskError, Patience};
@@ -185,6 +186,7 @@ pub fn write(socket: &Path, write: Write) -> Result<(), ApiError> {
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] nothing has changed.
 pub fn add_port(socket: &Path, number: u16, interface: String) -> Result<(), ApiError> {
+    permit(socket, &interface).map_err(ApiError::Failed)?;
     match ask(socket, &Request::AddPort { number, interface })? {
         Answer::Done => Ok(()),
         _ => Err(ApiError::Unexpected),

@@ -1,6 +1,7 @@
 //! Requests and answers.
 
 use crate::recorded::{RecordsView, Wanted};
+use crate::surroundings::Placement;
 use p4shield_entries::Format;
 use p4shield_tables::entry::Named;
 use p4shield_tables::message::{DigestView, MessageView};
@@ -242,6 +243,9 @@ pub struct Status {
     pub digest: String,
     /// Seconds since the start.
     pub seconds: u64,
+    /// Where it runs.
+    #[serde(default)]
+    pub placement: Placement,
     /// The number of packet threads.
     pub threads: usize,
     /// The reason why several of them take turns: they share the program, or packets wait for ports with

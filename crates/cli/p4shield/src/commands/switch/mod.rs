@@ -72,6 +72,8 @@ enum Command {
     Packet(packet::Packets),
 }
 
+pub(super) use program::load_proven;
+
 /// The socket of a switch, unless another one is named.
 const SOCKET: &str = "/run/p4shield/switch.sock";
 

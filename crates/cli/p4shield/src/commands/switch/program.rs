@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use p4shield_abi::schema::{Architecture, Schema};
-use p4shield_bpf::{EngineOptions, Object, Program, link};
+use p4shield_bpf::{EngineOptions, Linked, Object, Program, Verified, link};
 use p4shield_console::{Refused, input};
 use p4shield_p4::{Options, compile};
 use p4shield_p4switch::Loaded;
@@ -79,12 +79,21 @@ pub(super) fn parse(name: &str, objects: &[Vec<u8>]) -> Result<Vec<Object>, Refu
 
 /// Links, verifies and compiles a program's objects.
 pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
+    load_proven(name, objects, verify::prove)
+}
+
+/// Links a program's objects, has the program verified by `prove`, and compiles it.
+pub(in crate::commands) fn load_proven(
+    name: &str,
+    objects: &[Object],
+    prove: impl FnOnce(Linked) -> anyhow::Result<Verified>,
+) -> anyhow::Result<Loaded> {
     let own = objects.first();
     let schema = own.and_then(Object::schema).map(Schema::decode);
     let (divided, reads_queues) = own.map_or((false, false), |o| (o.is_divided(), o.reads_queues()));
     let linked = link(objects).map_err(|e| Refused::because(&e))?;
     let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
-    let verified = verify::prove(linked)?;
+    let verified = prove(linked)?;
     let load = move || Program::load(&verified, &EngineOptions::default());
     let program = load().map_err(|e| Refused::because(&e))?;
     let again = Box::new(move || load().map_err(|e| e.to_string()));

@@ -2,14 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
+use anyhow::Context;
 use p4shield_bpf::Object;
 use p4shield_console::{Exit, Refused, output, signals};
-use p4shield_p4switch::{CONTROLLER, Config, SwitchError, run};
+use p4shield_control::Measure;
+use p4shield_p4switch::{
+    CONTROLLER, Config, EntriesFile, Launch, Setup, SwitchError, run, run_in_compartment,
+};
 
 use super::port::{Port, port};
-use super::program::{self, Source};
+use super::program::{self, Objects, Source};
 use super::{Socket, load};
+use crate::commands::p4vm::measure;
 
 /// Forward packets between interfaces, DPDK devices or capture files, as a P4 program decides
 ///
@@ -22,6 +28,7 @@ use super::{Socket, load};
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --entries s1-commands.txt
 ///   p4shield switch run router.o extern.o --port 1=eth1 --port 2=eth2    compiled before
 ///   p4shield switch run router.p4 --port 1=pcap:in.pcap --port 2=pcap:,out.pcap
+///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --placement pipeline
 ///   p4shield switch run router.p4 --port 1=dpdk:0000:01:00.0 --port 2=dpdk:net_af_packet0,iface=eth2
 ///
 /// pcap:IN,OUT is a capture file to read, whose packets arrive at the port, and one to write, which gets
@@ -30,6 +37,10 @@ use super::{Socket, load};
 ///
 /// A DPDK device is a PCI address that is bound to vfio-pci, or a virtual device with its arguments. The
 /// switch then polls, which takes a whole core under load, and a few percent of it when idle.
+///
+/// --placement pipeline: the switch runs in a process of its own that has no file, no capability and no
+/// network but the rings of its ports. This process stays: it opens ports and admits clients. If either ends,
+/// so does the other. DPDK devices and capture files are no ports of such a switch.
 ///
 /// Exit code 3 if the program or a file is refused.
 #[derive(Debug, clap::Args)]
@@ -66,8 +77,24 @@ pub(super) struct Run {
     /// The library for DPDK devices; default: libp4shield_ethdev.so of this installation
     #[arg(long, value_name = "FILE")]
     dpdk_library: Option<PathBuf>,
+    /// Where the switch runs: in this process, or the whole pipeline in a compartment, a process without
+    /// files, network and privileges, to which this one hands ports and clients
+    #[arg(long, value_enum, default_value_t = Placement::Inline)]
+    placement: Placement,
+    /// A measure of the compartment's sandbox that the kernel may lack; may be repeated
+    #[arg(long, value_name = "MEASURE", value_parser = measure)]
+    allow_missing: Vec<Measure>,
     #[command(flatten)]
     socket: Socket,
+}
+
+/// Where the switch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Placement {
+    /// In this process
+    Inline,
+    /// In a compartment
+    Pipeline,
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
@@ -79,17 +106,45 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let stop = signals::stop_flag()?;
-        let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<_, _>>()?;
+        if self.placement == Placement::Inline && !self.allow_missing.is_empty() {
+            return Err(
+                Refused("--allow-missing is about a compartment; add --placement pipeline".into()).into()
+            );
+        }
+        let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<Vec<_>, _>>()?;
         let Some(objects) = self.source.objects()? else { return Ok(Exit::Refused) };
+        let mut ports = self.ports.iter().map(|p| (p.number, p.interface.clone())).collect::<Vec<_>>();
+        ports.extend(self.cpu_port.map(|number| (number, CONTROLLER.to_owned())));
+        let shown: Vec<_> = ports.iter().map(|(number, name)| format!("{number}={name}")).collect();
+        let socket = self.socket.socket.display().to_string();
+        let ready = || {
+            output::note(format_args!("forwarding between {}; commands: {socket}", shown.join(" ")));
+        };
+        let ran = match self.placement {
+            Placement::Inline => self.inline(ports, entries, objects, &stop, ready)?,
+            Placement::Pipeline => self.pipeline(ports, entries, &objects, &stop, ready)?,
+        };
+        match ran {
+            Ok(()) => Ok(Exit::Done),
+            Err(e) if e.is_refusal() => Err(Refused::because(&e).into()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn inline(
+        self,
+        ports: Vec<(u16, String)>,
+        entries: Vec<EntriesFile>,
+        objects: Objects,
+        stop: &AtomicBool,
+        ready: impl FnOnce(),
+    ) -> anyhow::Result<Result<(), SwitchError>> {
         let name = self.source.name();
         let loaded = program::load(&name, &program::parse(&name, &objects.own)?)?;
         let traced = match objects.traced {
             Ok(objects) => Ok(program::parse(&name, &objects)?),
             Err(why) => Err(why),
         };
-        let mut ports = self.ports.into_iter().map(|p| (p.number, p.interface)).collect::<Vec<_>>();
-        ports.extend(self.cpu_port.map(|number| (number, CONTROLLER.to_owned())));
-        let socket = self.socket.socket;
         let loader =
             |name: &str, objects: &[Object]| program::load(name, objects).map_err(|e| format!("{e:#}"));
         let config = Config {
@@ -97,28 +152,36 @@ impl Run {
             threads: self.threads,
             dpdk_options: self.dpdk_options,
             dpdk_library: self.dpdk_library,
-            socket: socket.clone(),
+            socket: self.socket.socket,
             entries,
             metrics: self.metrics,
             loader: Box::new(loader),
             traced,
         };
-        let shown = config.ports.clone();
-        let ready = || {
-            let ports: Vec<_> = shown.iter().map(|(number, name)| format!("{number}={name}")).collect();
-            let socket = socket.display();
-            output::note(format_args!("forwarding between {}; commands: {socket}", ports.join(" ")));
+        Ok(run(config, loaded, stop, ready))
+    }
+
+    fn pipeline(
+        self,
+        ports: Vec<(u16, String)>,
+        entries: Vec<EntriesFile>,
+        objects: &Objects,
+        stop: &AtomicBool,
+        ready: impl FnOnce(),
+    ) -> anyhow::Result<Result<(), SwitchError>> {
+        let encoded = |objects: &Vec<Vec<u8>>| objects.iter().map(hex::encode).collect();
+        let setup = Setup {
+            ports,
+            threads: self.threads,
+            entries: entries.into_iter().map(|e| (e.name, e.format, e.text)).collect(),
+            metrics: self.metrics,
+            program: self.source.name(),
+            objects: encoded(&objects.own),
+            traced: objects.traced.as_ref().map(encoded).map_err(Clone::clone),
         };
-        match run(config, loaded, &stop, ready) {
-            Ok(()) => Ok(Exit::Done),
-            Err(
-                e @ (SwitchError::NoPorts
-                | SwitchError::Threads(_)
-                | SwitchError::Files
-                | SwitchError::Numbers(_)
-                | SwitchError::Entries { .. }),
-            ) => Err(Refused::because(&e).into()),
-            Err(e) => Err(e.into()),
-        }
+        let binary = std::env::current_exe().context("cannot find the path of this executable")?;
+        let (socket, allow_missing) = (self.socket.socket, self.allow_missing);
+        let launch = Launch { binary, socket, allow_missing };
+        Ok(run_in_compartment(&setup, &launch, stop, ready))
     }
 }

@@ -1,7 +1,7 @@
 //! `p4shield switch status`.
 
 use p4shield_console::Exit;
-use p4shield_p4switch::api;
+use p4shield_p4switch::{Placement, api};
 
 use super::{Socket, port};
 use crate::commands::watch::Watch;
@@ -46,7 +46,12 @@ fn text(status: &api::Status) -> String {
     let turns = status.shared_for.iter().map(|why| format!(" in turn ({why})")).collect::<String>();
     let threads =
         if status.threads > 1 { format!(", {} threads{turns}", status.threads) } else { String::new() };
-    let mut out = format!("{}: program {digest}, for {} s{threads}\n\n", status.program, status.seconds);
+    let placement = match status.placement {
+        Placement::Inline => String::new(),
+        placement => format!(", placement {}", placement.name()),
+    };
+    let (program, seconds) = (&status.program, status.seconds);
+    let mut out = format!("{program}: program {digest}, for {seconds} s{threads}{placement}\n\n");
     out.push_str(&port::text(&status.ports));
     let api::Traffic { received, sent, .. } = status.deleted;
     if received + sent > 0 {
@@ -85,6 +90,7 @@ mod tests {
             program: "router.p4".into(),
             digest: "0123456789abcdef".into(),
             seconds: 5,
+            placement: Placement::Pipeline,
             threads: 2,
             shared_for: Some("register ingress.flows".into()),
             ports: vec![port],
@@ -94,7 +100,7 @@ mod tests {
             ..api::Status::default()
         };
         let expected = "\
-router.p4: program 0123456789ab, for 5 s, 2 threads in turn (register ingress.flows)
+router.p4: program 0123456789ab, for 5 s, 2 threads in turn (register ingress.flows), placement pipeline
 
   port  interface  state  received  bytes  packets/s  sent  bytes  packets/s
   1     veth1      up     7         0      3          0     0      0

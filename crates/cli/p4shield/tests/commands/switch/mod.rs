@@ -10,6 +10,7 @@ mod load;
 mod metrics;
 mod mirror;
 mod packet;
+mod placement;
 mod port;
 mod queue;
 mod replace;

@@ -6,20 +6,20 @@ use p4shield_testbed::wait_until;
 use serde_json::Value;
 
 impl Scene {
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         let status = self.ask(&["status", "--json"]);
         serde_json::from_slice(&status.stdout).unwrap()
     }
 
     /// Waits until the port with this index has a state, and returns the status.
-    fn wait_state(&self, port: usize, state: &str) -> Value {
+    pub(super) fn wait_state(&self, port: usize, state: &str) -> Value {
         let has = |status: &Value| status["ports"][port]["state"] == state;
         wait_until(&format!("port {port} to be {state}"), 20, || has(&self.status())).unwrap();
         self.status()
     }
 
     /// Connects port 2 with the right host anew, after its interface was deleted.
-    fn connect_right(&self) {
+    pub(super) fn connect_right(&self) {
         let name = self.right.name();
         self.host.ip(&format!("link add p1 type veth peer name eth0 netns {name}")).unwrap();
         self.host.ip("link set p1 up").unwrap();

@@ -1,0 +1,111 @@
+//! The surroundings of the switch: the machine's interfaces, or a process that opens them for it.
+
+use crate::line::Seen;
+use crate::opener::{Opener, OutsideWatch};
+use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts, Error, InterfacePort, PortPart, Watch};
+use p4shield_io::ports::{self, OpenPorts, Ports, PortsConfig};
+use p4shield_runtime::sandbox::SandboxError;
+use p4shield_runtime::sandbox::seccomp::{self, Filter};
+use p4shield_switch::Share;
+use rustix::fd::BorrowedFd;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the switch runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// In the process that the operator started.
+    #[default]
+    Inline,
+    /// The whole of it in a compartment.
+    Pipeline,
+}
+
+impl Placement {
+    /// Returns its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Pipeline => "pipeline",
+        }
+    }
+}
+
+/// Opens interfaces.
+#[derive(Clone, Debug)]
+pub(crate) enum Interfaces {
+    Here,
+    Outside(Arc<Opener>),
+}
+
+impl Interfaces {
+    /// Opens an interface as a port of the packet threads.
+    pub(crate) fn open(&self, interface: &str, share: Share) -> Result<Vec<PortPart>, Error> {
+        match self {
+            // The names of interfaces are no part of what this takes from the configuration.
+            Self::Here => {
+                let config = AfxdpConfig::new(std::iter::empty::<String>());
+                InterfacePort::open_for(&config, interface, share)
+            }
+            Self::Outside(opener) => opener.open(interface, share),
+        }
+    }
+
+    /// Opens the ports with which the switch starts.
+    pub(crate) fn open_all(&self, config: &PortsConfig, threads: usize) -> Result<OpenPorts, ports::Error> {
+        let Self::Outside(opener) = self else { return Ports::open(config, threads) };
+        Ports::open_by(config, threads, |names| {
+            AfxdpPorts::handed(&names, threads, |name, share| opener.open(name, share))
+        })
+    }
+}
+
+/// Watches interfaces.
+#[derive(Debug)]
+pub(crate) enum Watching {
+    Here(Watch),
+    Outside(OutsideWatch),
+}
+
+impl Watching {
+    /// Looks which interfaces are there, at least these.
+    pub(crate) fn look(&mut self, interfaces: Vec<String>) -> Result<(), Error> {
+        match self {
+            Self::Here(watch) => watch.look(),
+            Self::Outside(watch) => watch.look(interfaces),
+        }
+    }
+
+    /// Sleeps until an interface changes or `bell` is readable, at most for `longest`.
+    pub(crate) fn wait(&self, longest: Duration, bell: BorrowedFd<'_>) -> Result<(), Error> {
+        match self {
+            Self::Here(watch) => watch.wait(longest, bell),
+            Self::Outside(watch) => watch.wait(longest, bell),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Seen> {
+        match self {
+            Self::Here(watch) => Seen::find(watch, name),
+            Self::Outside(watch) => watch.find(name),
+        }
+    }
+}
+
+/// The system calls that a packet thread gives up once it forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restriction {
+    None,
+    /// Any system call but those of a packet thread.
+    Filter,
+}
+
+impl Restriction {
+    /// Applies to the calling thread.
+    pub(crate) fn apply(self) -> Result<(), SandboxError> {
+        if self == Self::Filter { seccomp::apply(Filter::Packets) } else { Ok(()) }
+    }
+}

@@ -1,8 +1,9 @@
 //! `p4shield-dev bench veth`: a P4 switch with AF_XDP ports on veth.
 //!
 //! * **Throughput**: one direction, 64-byte packets, beside `testpmd` over DPDK's `net_af_xdp`, which runs no
-//!   program. A `testpmd` that only sends has the first core, so that the forwarder has the second one; both
-//!   forwarders have their defaults. Packets count where they arrive.
+//!   program, and beside the same switch in a compartment. A `testpmd` that only sends has the first core, so
+//!   that the forwarder has the second one; all forwarders have their defaults. Packets count where they
+//!   arrive.
 //! * **Writes**: requests and responses between the two hosts while nothing is written, while entries are
 //!   added at a steady rate to another switch, and while they are added to the one that forwards. No thread
 //!   is bound to a core.
@@ -31,6 +32,8 @@ pub enum Forwarder {
     Testpmd,
     /// `p4shield switch run` with the program of TEE Time at P4.
     P4shield,
+    /// The same with `--placement pipeline`: in a compartment.
+    Pipeline,
 }
 
 /// The writes during a measurement.
@@ -111,7 +114,7 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    usize::from(options.rounds) * 3
+    usize::from(options.rounds) * 4
 }
 
 /// Measures; calls `progress` before each step.
@@ -123,7 +126,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let (mut throughput, mut latency) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         if without_testpmd.is_none() {
-            for forwarder in [Forwarder::Testpmd, Forwarder::P4shield] {
+            for forwarder in [Forwarder::Testpmd, Forwarder::P4shield, Forwarder::Pipeline] {
                 progress(format!("round {round}, throughput of {}", name(forwarder)));
                 throughput.push(throughput::measure(options, forwarder)?);
             }

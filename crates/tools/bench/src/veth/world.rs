@@ -63,7 +63,8 @@ impl World {
         let hosts = Hosts::make()?;
         let process = match forwarder {
             Forwarder::Testpmd => testpmd(&hosts.middle)?,
-            Forwarder::P4shield => p4shield(&hosts.middle, program)?,
+            Forwarder::P4shield => p4shield(&hosts.middle, program, "inline")?,
+            Forwarder::Pipeline => p4shield(&hosts.middle, program, "pipeline")?,
         };
         Ok(Self { process, hosts })
     }
@@ -90,13 +91,14 @@ fn testpmd(host: &NetNs) -> anyhow::Result<Process> {
     Ok(Process::Testpmd { _process: Box::new(testpmd) })
 }
 
-fn p4shield(host: &NetNs, program: &Program) -> anyhow::Result<Process> {
+fn p4shield(host: &NetNs, program: &Program, placement: &str) -> anyhow::Result<Process> {
     let folder = leftover::folder("veth")?;
     let source = folder.path().join("program.p4");
     std::fs::write(&source, program.source)?;
     let socket = folder.path().join("switch.sock");
     let mut command = host.command(process::product()?);
     command.args(["switch", "run"]).arg(&source).arg("--socket").arg(&socket);
+    command.args(["--placement", placement]);
     for (n, port) in PORTS.iter().enumerate() {
         command.args(["--port", &format!("{n}={port}")]);
     }

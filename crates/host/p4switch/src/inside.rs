@@ -20,7 +20,7 @@ use p4shield_socket::{Entrance, Visitor};
 use p4shield_switch::MAX_THREADS;
 use p4shield_text::chain;
 use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Signal, getrlimit, set_parent_process_death_signal};
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -62,6 +62,9 @@ pub enum InsideError {
     /// The verifier's zygote cannot be started.
     #[error("cannot start the verifier's process")]
     Verifier(#[source] IsolatedError),
+    /// The kernel does not end it with the process outside.
+    #[error("cannot ask to end with the process outside")]
+    Parent(#[source] rustix::io::Errno),
     /// The process outside sends no configuration.
     #[error("the process outside sends no configuration")]
     Setup(#[source] io::Error),
@@ -138,6 +141,8 @@ fn restrict(
     options: &InsideOptions,
     mut report: SandboxReport,
 ) -> Result<(Verifier, SandboxReport), InsideError> {
+    // It does not stay without the process that hands ports and clients in.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(InsideError::Parent)?;
     let may_lack_filters = options.allow_missing.contains(&Measure::Seccomp);
     let verifier = Verifier::start(may_lack_filters).map_err(InsideError::Verifier)?;
     match seccomp::apply(Filter::Desk) {
@@ -219,7 +224,7 @@ struct Clients {
 
 impl Entrance for Clients {
     fn next_visitor(&mut self) -> io::Result<Visitor> {
-        let Message { body, descriptors, .. } = receive::<Client>(&mut self.socket).map_err(|error| {
+        let Message { body, descriptors, .. } = receive::<Client>(&mut self.socket, 1).map_err(|error| {
             if matches!(error, crate::line::LineError::Socket(SocketError::Closed)) {
                 // The process outside ends the switch, or has ended.
                 self.stop.store(true, Ordering::Relaxed);

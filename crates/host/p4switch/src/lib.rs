@@ -75,7 +75,7 @@ mod surroundings;
 mod write;
 
 pub use inside::{InsideError, InsideOptions, Prove, serve};
-pub use line::Setup;
+pub use line::{Setup, fuzz_line};
 pub use outside::{Launch, run_in_compartment};
 pub use p4shield_io::ports::CONTROLLER;
 pub use program::{Again, Loaded, Loader, Traced};

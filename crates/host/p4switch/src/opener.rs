@@ -1,6 +1,6 @@
 //! Questions of the switch in a compartment to the process outside: for ports, and how interfaces are.
 
-use crate::line::{Ask, Seen, Told, receive, send};
+use crate::line::{Ask, MOST, Seen, Told, receive, send};
 use p4shield_control::Socket;
 use p4shield_io::afxdp::handed::adopt;
 use p4shield_io::afxdp::{Error, PortPart};
@@ -65,7 +65,7 @@ impl Opener {
         };
         send(&connection.socket, ask, &[]).map_err(|e| failed(&e))?;
         connection.socket.wait(Some(PATIENCE)).map_err(|e| failed(&e))?;
-        let message = receive(&mut connection.socket).map_err(|e| failed(&e))?;
+        let message = receive(&mut connection.socket, MOST).map_err(|e| failed(&e))?;
         connection.is_broken = false;
         Ok((message.body, message.descriptors))
     }

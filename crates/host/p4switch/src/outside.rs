@@ -32,7 +32,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time for a process to give up its privileges.
 const START: Duration = Duration::from_secs(30);
@@ -40,6 +40,10 @@ const START: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// Time between two looks for the request to stop.
 const LOOK: Duration = Duration::from_millis(100);
+/// The variable with the level of the log.
+const LOG_LEVEL: &str = "P4SHIELD_LOG";
+/// Most lines of the switch's log in a second.
+const MAX_LINES: u32 = 100;
 /// Longest line of the switch's log, in bytes.
 const MAX_LINE: u64 = 4096;
 /// The first of the users of compartments, one for each possible number of a process outside.
@@ -132,8 +136,10 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
     for measure in &launch.allow_missing {
         command.args(["--allow-missing", measure.name()]);
     }
-    // A second arena of glibc's allocator, and the backtrace of a panic, would read files.
-    command.envs([("MALLOC_ARENA_MAX", "1"), ("RUST_BACKTRACE", "0")]);
+    // A second arena of glibc's allocator, and the backtrace of a panic, would read files. What else the
+    // environment has is the operator's.
+    command.env_clear().envs([("MALLOC_ARENA_MAX", "1"), ("RUST_BACKTRACE", "0")]);
+    command.envs(std::env::var_os(LOG_LEVEL).map(|level| (LOG_LEVEL, level)));
     command.stdin(theirs.into_fd()).stdout(their_clients.into_fd()).stderr(stderr);
     let child = command.spawn().map_err(broken)?;
     let copy = std::thread::Builder::new().name("log".to_owned());
@@ -145,7 +151,7 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
 fn entered(started: &mut Started) -> Result<(LocalProcess, SandboxReport), SwitchError> {
     let Started { child, control } = started;
     let message = control.wait(Some(START)).map_err(io::Error::other);
-    let message = message.and_then(|()| receive::<Ask>(control).map_err(io::Error::other));
+    let message = message.and_then(|()| receive::<Ask>(control, 0).map_err(io::Error::other));
     if message.is_err() {
         // It may be what does not answer.
         let _ = child.kill();
@@ -158,14 +164,25 @@ fn entered(started: &mut Started) -> Result<(LocalProcess, SandboxReport), Switc
     Ok((process, report))
 }
 
-/// Copies the lines of the compartment's log, printable.
+/// Copies the lines of the compartment's log, printable and not too many.
 fn copy_lines(log: PipeReader) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
+    let (mut second, mut lines) = (Instant::now(), 0);
     while log.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-        let text = printable(String::from_utf8_lossy(&line).trim_end_matches('\n'));
-        // A closed standard error loses the log, and not the switch.
-        let _ = writeln!(io::stderr(), "{text}");
+        if second.elapsed() >= Duration::from_secs(1) {
+            (second, lines) = (Instant::now(), 0);
+        }
+        lines += 1;
+        let text = match lines {
+            ..MAX_LINES => printable(String::from_utf8_lossy(&line).trim_end_matches('\n')),
+            MAX_LINES => "p4shield: the switch logs too much; lines are left out".to_owned(),
+            _ => String::new(),
+        };
+        if !text.is_empty() {
+            // A closed standard error loses the log, and not the switch.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
         line.clear();
     }
 }
@@ -308,7 +325,7 @@ impl Outside {
 
     /// Answers a question of the compartment.
     fn answer(&mut self) -> Result<Said, SwitchError> {
-        let message = receive::<Ask>(&mut self.control).map_err(|e| broken(io::Error::other(e)))?;
+        let message = receive::<Ask>(&mut self.control, 0).map_err(|e| broken(io::Error::other(e)))?;
         let said = match message.body {
             Ask::Open { interface, first } => return self.open(&interface, first),
             Ask::Look { interfaces } => {

@@ -137,7 +137,7 @@ impl Forwarder {
 }
 
 /// One round: a batch of each port, then a short sleep if there was nothing.
-fn forward(ports: &mut AfxdpPorts) -> Result<(), Error> {
+pub(crate) fn forward(ports: &mut AfxdpPorts) -> Result<(), Error> {
     let mut received = 0;
     let mut batch: Vec<Vec<u8>> = Vec::new();
     for port in 0..2 {

@@ -6,6 +6,7 @@
 
 mod common;
 mod exchange;
+mod handed;
 mod router;
 mod threads;
 

@@ -13,7 +13,8 @@ pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
     }
     let step = Step(
         "become another user than root",
-        "the P4 VM's user must exist in this container's user namespace (see /proc/self/uid_map)",
+        "its user must exist in this container's user namespace (see /proc/self/uid_map), and it needs \
+         CAP_SETUID and CAP_SETGID for the change",
     );
     let (user, group) = (process::Uid::from_raw(uid), process::Gid::from_raw(uid));
     thread::set_thread_groups(&[]).during(step)?;

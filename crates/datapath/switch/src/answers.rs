@@ -14,7 +14,7 @@ use std::time::Duration;
 impl<I: PacketIo> Switch<I> {
     /// Sets the way of this thread to the compartment, or replaces it, and returns the one before. Packets
     /// that wait for the old one's answers get none.
-    pub fn set_calls(&mut self, settings: Option<CallSettings>) -> Option<CallSettings> {
+    pub fn set_calls(&mut self, settings: Option<Box<CallSettings>>) -> Option<Box<CallSettings>> {
         self.local.calls.set(settings)
     }
 

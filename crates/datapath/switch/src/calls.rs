@@ -143,7 +143,7 @@ struct Place {
 /// The packets of a thread that wait, and the way to their compartment.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    settings: Option<CallSettings>,
+    settings: Option<Box<CallSettings>>,
     /// True once the compartment is of no use.
     is_dead: bool,
     /// True if no further packet may call.
@@ -178,7 +178,7 @@ impl Calls {
     }
 
     /// Replaces the way to the compartment. Packets that wait for answers of the old one get none.
-    pub(crate) fn set(&mut self, settings: Option<CallSettings>) -> Option<CallSettings> {
+    pub(crate) fn set(&mut self, settings: Option<Box<CallSettings>>) -> Option<Box<CallSettings>> {
         if self.places.is_empty() && settings.is_some() {
             let buffers = || Caller {
                 bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize),
@@ -289,7 +289,8 @@ impl Calls {
     pub(crate) fn take(&mut self, now_ns: u64) {
         self.pass += 1;
         let Self { settings, places, asked, order, .. } = self;
-        let Some(CallSettings { port, fail, .. }) = settings else { return };
+        let Some(settings) = settings.as_deref_mut() else { return };
+        let CallSettings { port, fail, .. } = settings;
         let works = self.is_dead
             || port.take(&mut |answer| {
                 let Some((at, generation)) = asked.pop_front() else { return };

@@ -120,6 +120,11 @@ pub(crate) fn step(switch: &mut Switch<Ports>, inbox: &mut Inbox, problems: &Mut
     if received > 0 {
         return;
     }
+    if switch.awaits_answers() {
+        // The compartment may need this core.
+        std::thread::yield_now();
+        return;
+    }
     if switch.doze() {
         let longest = switch.next_release().map_or(SLEEP, |due| due.min(SLEEP));
         if let Err(error) = switch.io().wait(longest, Some(inbox.bell())) {

@@ -1,6 +1,8 @@
 //! Answers the requests of the switch's socket.
 
-use crate::api::{Answer, Dropped, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic};
+use crate::api::{
+    Answer, Dropped, FunctionsStatus, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic,
+};
 use crate::order::{Threads, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
@@ -30,6 +32,8 @@ pub(crate) struct Desk {
     /// Written by the packet thread when it cannot wait for packets, and never while packets flow.
     pub(crate) problems: Arc<Mutex<Vec<String>>>,
     pub(crate) start: Instant,
+    /// The compartment with the program's functions, if there is one.
+    pub(crate) functions: Mutex<Option<FunctionsStatus>>,
     /// Written by the thread that keeps the ports.
     pub(crate) sampled: Mutex<Sampled>,
     /// Held while something is written or a port changes, so that writes of two clients do not mix.
@@ -48,7 +52,7 @@ impl Endpoint for Desk {
 
     fn answer(&self, line: &[u8], _uid: u32) -> Answer {
         let answer = match serde_json::from_slice(line) {
-            Ok(Request::Status) => self.status().map(Answer::Status),
+            Ok(Request::Status) => self.status().map(|s| Answer::Status(Box::new(s))),
             Ok(Request::Show(inspection)) => {
                 let program = self.program();
                 show(&mut self.reader(&program), &program.described, &inspection)
@@ -125,6 +129,7 @@ impl Desk {
             }
         };
         let ports = by_port.iter().map(port).collect();
+        let functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let dropped = DropReason::ALL
             .iter()
             .map(|reason| Dropped { reason: reason.name().to_owned(), packets: counts.dropped(*reason) });
@@ -135,6 +140,7 @@ impl Desk {
             placement: self.placement,
             threads: self.threads.count(),
             shared_for: self.shared_for(&program)?,
+            functions,
             ports,
             deleted: traffic(&counts.deleted),
             replicated: counts.replicated,
@@ -161,6 +167,8 @@ impl Desk {
     fn all_problems(&self, ports: &[Port]) -> Vec<String> {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone();
         problems.extend(ports.iter().filter_map(Port::problem));
+        let functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.extend(functions.as_ref().and_then(|f| f.problem.clone()));
         problems
     }
 

@@ -206,6 +206,7 @@ fn begin(
         entries: entries.collect(),
         loader,
         traced: setup.traced.and_then(|objects| parsed(&setup.program, &objects)),
+        functions: None,
     };
     forward(forwarding, place, loaded, stop, || opener.say(&Ask::Ready))
 }

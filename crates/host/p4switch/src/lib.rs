@@ -22,6 +22,7 @@
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
 //! | `names` | the names that a shell completes |
+//! | `functions` | the compartment with the program's functions, for placement `extern` |
 //! | `digest` | digests that the program sent |
 //! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
@@ -51,6 +52,7 @@ mod counters;
 mod crew;
 mod desk;
 mod digest;
+mod functions;
 mod inside;
 mod keeper;
 mod line;
@@ -74,6 +76,7 @@ mod spread;
 mod surroundings;
 mod write;
 
+pub use functions::FunctionsConfig;
 pub use inside::{InsideError, InsideOptions, Prove, serve};
 pub use line::{Setup, fuzz_line};
 pub use outside::{Launch, run_in_compartment};

@@ -9,7 +9,7 @@ use p4shield_io::controller::Sent;
 use p4shield_io::ports::Ports;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_switch::{
-    Bell, Counts, PipelineHandle, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way,
+    Bell, CallSettings, Counts, PipelineHandle, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way,
 };
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -87,6 +87,8 @@ pub(crate) enum Work {
     Sent(Sent),
     /// Puts a packet of the controller at its port; true then if there was room.
     Put(Vec<u8>, bool),
+    /// Exchanges the thread's way to the compartment with the program's functions, and this one.
+    Calls(Option<Box<CallSettings>>),
     /// Copies the numbers of the ports that have to be opened anew, with the reasons.
     Lost(Vec<(u16, &'static str)>),
 }
@@ -326,6 +328,10 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
         }
         Work::Put(packet, put) => {
             *put = switch.io().controller().is_some_and(|c| c.put(packet));
+            Ok(())
+        }
+        Work::Calls(settings) => {
+            *settings = switch.set_calls(settings.take());
             Ok(())
         }
         Work::Lost(ports) => {

@@ -15,7 +15,8 @@
 use crate::line::{Ask, Client, Message, Seen, Setup, Told, receive, send};
 use crate::permit::{Permitted, beside};
 use crate::run::{SwitchError, check, listen_for_metrics, listen_on};
-use p4shield_compartment::{LocalProcess, first_of};
+use crate::surroundings::compartment_user;
+use p4shield_compartment::LocalProcess;
 use p4shield_control::{Measure, SandboxReport, Socket};
 use p4shield_io::afxdp::handed::{self, Held};
 use p4shield_io::afxdp::{AfxdpConfig, Watch};
@@ -46,10 +47,6 @@ const LOG_LEVEL: &str = "P4SHIELD_LOG";
 const MAX_LINES: u32 = 100;
 /// Longest line of the switch's log, in bytes.
 const MAX_LINE: u64 = 4096;
-/// The first of the users of compartments, one for each possible number of a process outside.
-const FIRST_UID: u32 = 0x6fc0_0000;
-/// The most processes of a machine.
-const MAX_PID: u32 = 1 << 22;
 
 /// How a compartment is started.
 #[derive(Clone, Debug)]
@@ -129,8 +126,7 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
     let ((control, theirs), (clients, their_clients)) = (pair()?, pair()?);
     control.ask_for_senders().map_err(|e| broken(io::Error::other(e)))?;
     let (log, stderr) = io::pipe().map_err(broken)?;
-    let uid = first_of(FIRST_UID, MAX_PID);
-    let uid = if uid == FIRST_UID { uid + std::process::id() % MAX_PID } else { uid };
+    let uid = compartment_user();
     let mut command = Command::new(&launch.binary);
     command.args(["switch-inside", "--uid", &uid.to_string()]);
     for measure in &launch.allow_missing {

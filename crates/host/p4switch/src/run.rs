@@ -3,6 +3,7 @@
 use crate::api::{Answer, Format};
 use crate::crew::{Crew, SLEEP, StartError, step};
 use crate::desk::Desk;
+use crate::functions::{Functions, FunctionsConfig};
 use crate::keeper::Keeper;
 use crate::metrics;
 use crate::order::{Inbox, threads};
@@ -41,6 +42,8 @@ pub struct Config {
     pub loader: Box<Loader>,
     /// The first program for tracing.
     pub traced: Traced,
+    /// The functions of the first program that run in a compartment.
+    pub functions: Option<FunctionsConfig>,
 }
 
 /// A file with entries of tables.
@@ -124,6 +127,9 @@ pub enum SwitchError {
     /// The compartment cannot be started.
     #[error("cannot start the switch's compartment")]
     Compartment(#[source] std::io::Error),
+    /// The compartment with the program's functions does not start, or refuses them.
+    #[error("the compartment with the program's functions: {0}")]
+    Functions(String),
     /// The compartment has ended by itself.
     #[error("the compartment has ended: {0}; its ports are released, start the switch again")]
     Ended(String),
@@ -174,7 +180,7 @@ pub fn run(
         metrics: config.metrics.map(listen_for_metrics).transpose()?,
         interfaces: Interfaces::Here,
         watching: Watching::Here(Watch::open().map_err(ports::Error::from)?),
-        placement: Placement::Inline,
+        placement: if config.functions.is_some() { Placement::Extern } else { Placement::Inline },
         restriction: Restriction::None,
     };
     let forwarding = Forwarding {
@@ -185,6 +191,7 @@ pub fn run(
         entries: config.entries,
         loader: config.loader,
         traced: config.traced,
+        functions: config.functions,
     };
     forward(forwarding, place, loaded, stop, ready)
 }
@@ -198,6 +205,7 @@ pub(crate) struct Forwarding {
     pub(crate) entries: Vec<EntriesFile>,
     pub(crate) loader: Box<Loader>,
     pub(crate) traced: Traced,
+    pub(crate) functions: Option<FunctionsConfig>,
 }
 
 /// Where a switch runs, and what it gets from there.
@@ -285,6 +293,7 @@ pub(crate) fn forward<E: Entrance>(
         nudge: Nudge::new().map_err(SwitchError::System)?,
         problems: Arc::clone(&problems),
         start: Instant::now(),
+        functions: Mutex::new(None),
         sampled: Mutex::default(),
         writing: Mutex::new(()),
     };
@@ -296,6 +305,8 @@ pub(crate) fn forward<E: Entrance>(
     let _server = Server::start(place.entrance, Arc::clone(&desk)).map_err(SwitchError::System)?;
     let _crew = crew.start(&problems)?;
     serving(|| desk.spread(), &mut inbox, &mut switch)?;
+    let start_functions = || config.functions.map(|f| Functions::start(&desk, f)).transpose();
+    let _functions = serving(start_functions, &mut inbox, &mut switch)?.map_err(SwitchError::Functions)?;
     let _keeper = Keeper::start(&desk, place.watching).map_err(SwitchError::System)?;
     ready();
     place.restriction.apply()?;

@@ -2,6 +2,7 @@
 
 use crate::line::Seen;
 use crate::opener::{Opener, OutsideWatch};
+use p4shield_compartment::first_of;
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts, Error, InterfacePort, PortPart, Watch};
 use p4shield_io::ports::{self, OpenPorts, Ports, PortsConfig};
 use p4shield_runtime::sandbox::SandboxError;
@@ -12,6 +13,17 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The first of the users of compartments, one for each possible number of a process outside.
+const FIRST_UID: u32 = 0x6fc0_0000;
+/// The most processes of a machine.
+const MAX_PID: u32 = 1 << 22;
+
+/// Returns a user of this process's own for its compartment.
+pub(crate) fn compartment_user() -> u32 {
+    let uid = first_of(FIRST_UID, MAX_PID);
+    if uid == FIRST_UID { uid + std::process::id() % MAX_PID } else { uid }
+}
+
 /// Where the switch runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,6 +33,8 @@ pub enum Placement {
     Inline,
     /// The whole of it in a compartment.
     Pipeline,
+    /// In the process that the operator started, and marked functions in a compartment.
+    Extern,
 }
 
 impl Placement {
@@ -30,6 +44,7 @@ impl Placement {
         match self {
             Self::Inline => "inline",
             Self::Pipeline => "pipeline",
+            Self::Extern => "extern",
         }
     }
 }

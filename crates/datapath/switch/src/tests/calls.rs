@@ -60,8 +60,8 @@ struct Far {
 struct Compartment(Arc<Mutex<Far>>);
 
 impl Compartment {
-    fn settings(&self, fail: CallFail) -> CallSettings {
-        CallSettings { port: Box::new(self.clone()), deadline: DEADLINE, fail }
+    fn settings(&self, fail: CallFail) -> Box<CallSettings> {
+        Box::new(CallSettings { port: Box::new(self.clone()), deadline: DEADLINE, fail })
     }
 
     /// Answers this many messages.
@@ -225,7 +225,7 @@ fn a_dead_compartment_costs_its_own_packets_only() {
     next.answer(1, Manner::Honest);
     assert_eq!(left(&mut switch).last(), Some(&(ONCE, 6)));
     let missing = CallSettings { port: Box::new(NoCompartment), deadline: DEADLINE, fail: CallFail::Drop };
-    switch.set_calls(Some(missing));
+    switch.set_calls(Some(Box::new(missing)));
     arrive(&mut switch, [packet(1, 1, 7), packet(1, 0, 8)]);
     assert_eq!(left(&mut switch).last(), Some(&(7, 8)));
 }
@@ -265,8 +265,8 @@ fn another_program_comes_when_the_packets_have_gone_on() {
     assert_eq!(left(&mut switch), [(TWICE, 1), (ONCE, 2)]);
     // One that calls in vain ends, too.
     compartment.0.lock().unwrap().at_once = false;
-    let short = CallSettings { deadline: Duration::from_millis(5), ..compartment.settings(CallFail::Drop) };
-    switch.set_calls(Some(short));
+    let short = CallSettings { deadline: Duration::from_millis(5), ..*compartment.settings(CallFail::Drop) };
+    switch.set_calls(Some(Box::new(short)));
     arrive(&mut switch, [packet(1, 1, 3)]);
     let (program, traits) = load(&compiled_with(CALLER, &options));
     switch.replace(program, traits, &[]);

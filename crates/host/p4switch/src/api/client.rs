@@ -77,7 +77,7 @@ fn ask_within(socket: &Path, request: &Request, patience: Patience) -> Result<An
 /// [`ApiError`].
 pub fn status(socket: &Path) -> Result<Status, ApiError> {
     match ask(socket, &Request::Status)? {
-        Answer::Status(status) => Ok(status),
+        Answer::Status(status) => Ok(*status),
         _ => Err(ApiError::Unexpected),
     }
 }

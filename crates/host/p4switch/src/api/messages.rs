@@ -109,7 +109,7 @@ pub enum Request {
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The answer to `status`.
-    Status(Status),
+    Status(Box<Status>),
     /// The answer to `show`.
     Shown(Box<DirectionView>),
     /// The answer to `names`.
@@ -234,6 +234,17 @@ pub struct Replaced {
     pub lost: Vec<String>,
 }
 
+/// The compartment with a program's functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionsStatus {
+    /// Its process; none while it does not run.
+    pub pid: Option<i32>,
+    /// How often it has ended.
+    pub restarts: u64,
+    /// The reason why it does not run.
+    pub problem: Option<String>,
+}
+
 /// The status of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -251,6 +262,8 @@ pub struct Status {
     /// The reason why several of them take turns: they share the program, or packets wait for ports with
     /// queues. None if they do not.
     pub shared_for: Option<String>,
+    /// The compartment with the program's functions, for placement `extern`.
+    pub functions: Option<FunctionsStatus>,
     /// The ports.
     pub ports: Vec<PortStatus>,
     /// The packets of all ports that were deleted.

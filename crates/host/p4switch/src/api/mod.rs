@@ -10,8 +10,8 @@ pub use client::{
 };
 pub(crate) use messages::MAX_LINE;
 pub use messages::{
-    ActionNames, Answer, DigestsView, Dropped, MAX_FILE, NameKind, NamesView, ObjectNames, PacketIn,
-    PacketsIn, PortState, PortStatus, QueueStatus, Rates, Replaced, Request, Status, Traffic, fuzz,
+    ActionNames, Answer, DigestsView, Dropped, FunctionsStatus, MAX_FILE, NameKind, NamesView, ObjectNames,
+    PacketIn, PacketsIn, PortState, PortStatus, QueueStatus, Rates, Replaced, Request, Status, Traffic, fuzz,
 };
 pub use p4shield_entries::Format;
 pub use p4shield_tables::entry::Named;

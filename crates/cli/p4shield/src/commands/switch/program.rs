@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use p4shield_abi::schema::{Architecture, Schema};
 use p4shield_bpf::{EngineOptions, Linked, Object, Program, Verified, link};
 use p4shield_console::{Refused, input};
-use p4shield_p4::{Options, compile};
+use p4shield_p4::{Compiled, Options, Placement, compile};
 use p4shield_p4switch::Loaded;
 use p4shield_stf::conformance::Folders;
+use p4shield_stf::externs;
 use p4shield_switch::Traits;
 use p4shield_tables::Described;
 
@@ -23,6 +24,10 @@ pub(super) struct Source {
     /// Folder that #include searches after the program's own; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
+    /// C file with functions that the program calls, compiled with clang; it includes "p4shield_program.h";
+    /// may be repeated
+    #[arg(long, value_name = "FILE.c")]
+    functions: Vec<PathBuf>,
 }
 
 impl Source {
@@ -32,43 +37,68 @@ impl Source {
     }
 
     /// Returns the objects, the program's own first; `None` if its source has errors, which are reported.
-    pub(super) fn objects(&self) -> anyhow::Result<Option<Objects>> {
-        let Some((own, traced)) = self.own_objects()? else { return Ok(None) };
-        let externs =
+    pub(super) fn objects(&self, placement: Placement) -> anyhow::Result<Option<Objects>> {
+        let mut externs =
             self.externs.iter().map(|path| input::bytes(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let Some(Own { object, traced, c_header, functions }) = self.own(placement)? else { return Ok(None) };
+        let mut in_c = Vec::new();
+        for file in &self.functions {
+            in_c.push(externs::compile(file, &c_header).map_err(|e| Refused(e.to_string()))?);
+        }
+        let functions = functions.map(|own| std::iter::once(own).chain(in_c.iter().cloned()).collect());
+        if functions.is_none() {
+            externs.extend(in_c);
+        }
         let with = |own| std::iter::once(own).chain(externs.iter().cloned()).collect();
-        Ok(Some(Objects { traced: traced.map(with), own: with(own) }))
+        Ok(Some(Objects { traced: traced.map(with), own: with(object), functions }))
     }
 
-    fn own_objects(&self) -> anyhow::Result<Option<OwnObjects>> {
+    fn own(&self, placement: Placement) -> anyhow::Result<Option<Own>> {
         if self.program.extension().is_none_or(|e| e != "p4") {
+            if !self.functions.is_empty() || placement == Placement::Extern {
+                let why = "functions in C and placement extern need the program as P4 source";
+                return Err(Refused(why.into()).into());
+            }
             let why = "the switch has the program as an object; start it with the P4 source to trace packets";
-            return Ok(Some((input::bytes(&self.program)?, Err(why.to_owned()))));
+            let (object, traced) = (input::bytes(&self.program)?, Err(why.to_owned()));
+            return Ok(Some(Own { object, traced, c_header: String::new(), functions: None }));
         }
         let text = input::text(&self.program, "P4 source")?;
         let compiled = |trace| {
-            let options = Options { trace, ..Options::default() };
+            let options = Options { trace, placement, ..Options::default() };
             compile(&self.name(), &text, &Folders(self.include.clone()), &options)
         };
         match compiled(false) {
             Ok(plain) => {
                 compiler::report(&plain.warnings);
                 let too_long = |_| "the program cannot be traced: it is too long then".to_owned();
-                Ok(Some((plain.object, compiled(true).map(|c| c.object).map_err(too_long))))
+                let traced = compiled(true).map(|c| c.object).map_err(too_long);
+                let Compiled { object, c_header, functions, .. } = plain;
+                Ok(Some(Own { object, traced, c_header, functions }))
             }
             Err(errors) => compiler::refuse(&errors).map(|_| None),
         }
     }
 }
 
-/// The program's own object, and the same compiled for tracing or the reason why there is none.
-type OwnObjects = (Vec<u8>, Result<Vec<u8>, String>);
+/// The program's own objects.
+struct Own {
+    object: Vec<u8>,
+    /// The same compiled for tracing, or the reason why there is none.
+    traced: Result<Vec<u8>, String>,
+    /// Declarations of its functions in C.
+    c_header: String,
+    /// The program of the compartment.
+    functions: Option<Vec<u8>>,
+}
 
 /// A program's objects: its own first, then those of its C functions.
 pub(super) struct Objects {
     pub(super) own: Vec<Vec<u8>>,
     /// The same, compiled for tracing; or the reason why there are none.
     pub(super) traced: Result<Vec<Vec<u8>>, String>,
+    /// Those of the compartment with the program's functions.
+    pub(super) functions: Option<Vec<Vec<u8>>>,
 }
 
 /// Parses objects, whose errors name the program's file.

@@ -32,7 +32,9 @@ pub(super) struct Replace {
 
 impl Replace {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let Some(objects) = self.source.objects()? else { return Ok(Exit::Refused) };
+        let Some(objects) = self.source.objects(p4shield_p4::Placement::Inline)? else {
+            return Ok(Exit::Refused);
+        };
         // What is no object is refused here, with its file's name.
         program::parse(&self.source.name(), &objects.own)?;
         let traced = objects.traced.as_deref().map_err(Clone::clone);

@@ -3,14 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Context;
 use p4shield_bpf::Object;
 use p4shield_console::{Exit, Refused, output, signals};
 use p4shield_control::Measure;
 use p4shield_p4switch::{
-    CONTROLLER, Config, EntriesFile, Launch, Setup, SwitchError, run, run_in_compartment,
+    CONTROLLER, Config, EntriesFile, FunctionsConfig, Launch, Setup, SwitchError, run, run_in_compartment,
 };
+
+use p4shield_switch::CallFail;
 
 use super::port::{Port, port};
 use super::program::{self, Objects, Source};
@@ -77,10 +80,18 @@ pub(super) struct Run {
     /// The library for DPDK devices; default: libp4shield_ethdev.so of this installation
     #[arg(long, value_name = "FILE")]
     dpdk_library: Option<PathBuf>,
-    /// Where the switch runs: in this process, or the whole pipeline in a compartment, a process without
-    /// files, network and privileges, to which this one hands ports and clients
+    /// Where the switch runs: in this process; the whole pipeline in a compartment, a process without files,
+    /// network and privileges, to which this one hands ports and clients; or in this process, with the
+    /// functions in a compartment that the program marks with @compartment
     #[arg(long, value_enum, default_value_t = Placement::Inline)]
     placement: Placement,
+    /// With placement extern: milliseconds in which the compartment answers a call
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    deadline: u64,
+    /// With placement extern: the fate of a packet whose call is not answered
+    #[arg(long, value_enum, default_value_t = Fail::Drop)]
+    fail: Fail,
     /// A measure of the compartment's sandbox that the kernel may lack; may be repeated
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
@@ -95,6 +106,17 @@ enum Placement {
     Inline,
     /// In a compartment
     Pipeline,
+    /// In this process, and the program's marked functions in a compartment
+    Extern,
+}
+
+/// The fate of a packet whose call is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fail {
+    /// It is dropped
+    Drop,
+    /// It goes on as if the function had returned 0 and changed nothing
+    Zero,
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
@@ -107,12 +129,19 @@ impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let stop = signals::stop_flag()?;
         if self.placement == Placement::Inline && !self.allow_missing.is_empty() {
-            return Err(
-                Refused("--allow-missing is about a compartment; add --placement pipeline".into()).into()
-            );
+            return Err(Refused(
+                "--allow-missing is about a compartment; add --placement pipeline or extern".into(),
+            )
+            .into());
         }
         let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<Vec<_>, _>>()?;
-        let Some(objects) = self.source.objects()? else { return Ok(Exit::Refused) };
+        let is_extern = self.placement == Placement::Extern;
+        let place = if is_extern { p4shield_p4::Placement::Extern } else { p4shield_p4::Placement::Inline };
+        let Some(objects) = self.source.objects(place)? else { return Ok(Exit::Refused) };
+        if is_extern && objects.functions.is_none() {
+            let why = "the program calls no function that it marks with @compartment; leave --placement out";
+            return Err(Refused(why.into()).into());
+        }
         let mut ports = self.ports.iter().map(|p| (p.number, p.interface.clone())).collect::<Vec<_>>();
         ports.extend(self.cpu_port.map(|number| (number, CONTROLLER.to_owned())));
         let shown: Vec<_> = ports.iter().map(|(number, name)| format!("{number}={name}")).collect();
@@ -121,7 +150,7 @@ impl Run {
             output::note(format_args!("forwarding between {}; commands: {socket}", shown.join(" ")));
         };
         let ran = match self.placement {
-            Placement::Inline => self.inline(ports, entries, objects, &stop, ready)?,
+            Placement::Inline | Placement::Extern => self.inline(ports, entries, objects, &stop, ready)?,
             Placement::Pipeline => self.pipeline(ports, entries, &objects, &stop, ready)?,
         };
         match ran {
@@ -145,6 +174,17 @@ impl Run {
             Ok(objects) => Ok(program::parse(&name, &objects)?),
             Err(why) => Err(why),
         };
+        let binary = std::env::current_exe().context("cannot find the path of this executable")?;
+        let functions = objects.functions.map(|objects| FunctionsConfig {
+            binary,
+            objects,
+            allow_missing: self.allow_missing,
+            deadline: Duration::from_millis(self.deadline),
+            fail: match self.fail {
+                Fail::Drop => CallFail::Drop,
+                Fail::Zero => CallFail::Zero,
+            },
+        });
         let loader =
             |name: &str, objects: &[Object]| program::load(name, objects).map_err(|e| format!("{e:#}"));
         let config = Config {
@@ -157,6 +197,7 @@ impl Run {
             metrics: self.metrics,
             loader: Box::new(loader),
             traced,
+            functions,
         };
         Ok(run(config, loaded, stop, ready))
     }

@@ -5,6 +5,7 @@ mod completion;
 mod devices;
 mod digest;
 mod files;
+mod functions;
 mod learning;
 mod load;
 mod metrics;

@@ -36,7 +36,7 @@ fn status(path: &str) -> HashMap<String, String> {
 }
 
 /// Checks what the kernel says of a compartment.
-fn is_confined(pid: Pid) {
+pub(super) fn is_confined(pid: Pid) {
     let of = format!("/proc/{}", pid.as_raw_nonzero());
     let facts = status(&format!("{of}/status"));
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
@@ -58,6 +58,11 @@ fn is_confined(pid: Pid) {
         let kinds = ["socket:", "pipe:", "anon_inode:", "/memfd:"];
         assert!(kinds.iter().any(|kind| target.starts_with(kind)), "{target} is a file");
     }
+}
+
+/// Checks that packet threads may do less than the desk.
+fn has_two_lists(pid: Pid) {
+    let of = format!("/proc/{}", pid.as_raw_nonzero());
     let filters = |thread: &str| -> usize {
         let all = fs::read_dir(format!("{of}/task")).unwrap();
         let all = all.map(|task| status(&format!("{}/status", task.unwrap().path().display())));
@@ -75,6 +80,7 @@ fn a_switch_in_a_compartment_is_confined_and_forwards() {
     scene.host.ip("link set lo up").unwrap();
     let mut switch = scene.start_confined(&["--metrics", "127.0.0.1:9465", "--threads", "2"]);
     is_confined(compartment(&switch));
+    has_two_lists(compartment(&switch));
     assert!(!scene.pings(), "no entry routes");
     scene.add_routes();
     wait_until("a ping through the switch", 20, || scene.pings()).unwrap();

@@ -1,0 +1,174 @@
+//! Placement `extern`: functions of the program in a compartment.
+
+use super::placement::is_confined;
+use super::{Scene, code, example, p4shield, stderr, wait_until};
+use p4shield_testbed::Guarded;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Forwards between two ports; a function decides about IPv4 packets.
+const GUARD: &str = r"
+#include <v1model.p4>
+@compartment extern bit<8> refused(in bit<32> src, in bit<8> protocol);
+header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
+header ipv4_t { bit<64> front; bit<8> ttl; bit<8> protocol; bit<16> checksum; bit<32> src; bit<32> dst; }
+struct headers { ethernet_t ethernet; ipv4_t ipv4; }
+struct metadata { }
+parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t std) {
+    state start {
+        p.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type) { 0x0800: ipv4; default: accept; }
+    }
+    state ipv4 { p.extract(hdr.ipv4); transition accept; }
+}
+control V(inout headers hdr, inout metadata m) { apply { } }
+control I(inout headers hdr, inout metadata m, inout standard_metadata_t std) {
+    apply {
+        std.egress_spec = 3 - std.ingress_port;
+        if (hdr.ipv4.isValid() && refused(hdr.ipv4.src, hdr.ipv4.protocol) != 0) { mark_to_drop(std); }
+    }
+}
+control E(inout headers hdr, inout metadata m, inout standard_metadata_t std) { apply { } }
+control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+";
+
+/// Refuses what is no ICMP, and all packets once it has seen this many.
+const REFUSED: &str = r#"
+#include "p4shield_program.h"
+P4_MAP(seen, P4_ARRAY, uint32_t, uint64_t, 1);
+uint8_t refused(uint32_t src, uint8_t protocol)
+{
+    uint32_t slot = 0;
+    uint64_t *count = p4_map_lookup(&seen, &slot);
+    return !count || ++*count > LIMIT || protocol != 1;
+}
+"#;
+
+impl Scene {
+    /// Starts the guard with this placement.
+    fn start_guard(&self, limit: u32, options: &[&str]) -> Guarded {
+        self.neighbours();
+        for (ns, own) in [(&self.left, 1), (&self.right, 2)] {
+            let other = 3 - own;
+            ns.ip(&format!("neigh replace 10.9.{other}.1 lladdr 02:00:00:00:00:0{other} dev eth0")).unwrap();
+        }
+        self.host.disable_ipv6().unwrap();
+        let program = self.file("guard.p4", GUARD);
+        let functions = self.file("refused.c", &REFUSED.replace("LIMIT", &limit.to_string()));
+        let mut command = self.program_command(&program);
+        self.start_command(command.args(["--functions", &functions]).args(options))
+    }
+
+    fn functions(&self) -> serde_json::Value {
+        let status: serde_json::Value = serde_json::from_str(&self.asks(&["status", "--json"])).unwrap();
+        assert_eq!(status["placement"], "extern");
+        status["functions"].clone()
+    }
+
+    fn compartment(&self) -> Option<Pid> {
+        Pid::from_raw(self.functions()["pid"].as_i64()? as i32)
+    }
+
+    fn unanswered(&self) -> u64 {
+        let status: serde_json::Value = serde_json::from_str(&self.ask_status()).unwrap();
+        let reasons = status["dropped"].as_array().unwrap();
+        reasons.iter().find(|d| d["reason"] == "unanswered").unwrap()["packets"].as_u64().unwrap()
+    }
+
+    /// Returns the status, whether or not there is a problem.
+    fn ask_status(&self) -> String {
+        super::stdout(&self.ask(&["status", "--json"]))
+    }
+}
+
+/// Returns true without clang, which it reports.
+fn lacks_clang() -> bool {
+    let lacks = std::process::Command::new("clang").arg("--version").output().is_err();
+    if lacks {
+        p4shield_need::skip("clang", "install clang, which compiles functions in C");
+    }
+    lacks
+}
+
+#[test]
+fn functions_in_a_compartment_decide_about_packets() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    for options in [&["--placement", "extern"][..], &[], &["--placement", "extern", "--threads", "2"]] {
+        let _switch = scene.start_guard(6, options);
+        // Request and reply pass the function.
+        let answered = (0..5).filter(|_| scene.pings()).count();
+        assert_eq!(answered, 3, "{options:?}: {}", scene.asks(&["status"]));
+        if !options.is_empty() {
+            is_confined(scene.compartment().expect("a compartment"));
+        }
+    }
+}
+
+#[test]
+fn a_killed_compartment_is_started_again() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    let _switch = scene.start_guard(1_000_000, &["--placement", "extern"]);
+    wait_until("a ping", 20, || scene.pings()).unwrap();
+    let first = scene.compartment().unwrap();
+    kill_process(first, Signal::KILL).unwrap();
+    wait_until("a ping through another compartment", 20, || scene.pings()).unwrap();
+    let functions: serde_json::Value = serde_json::from_str(&scene.ask_status()).unwrap();
+    let functions = &functions["functions"];
+    assert_eq!(functions["restarts"], 1, "{functions}");
+    assert_ne!(functions["pid"], first.as_raw_nonzero().get(), "{functions}");
+    wait_until("the end of the problem", 20, || code(&scene.ask(&["status"])) == 0).unwrap();
+}
+
+#[test]
+fn a_stopped_compartment_costs_its_own_packets_only() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    for (fail, answers) in [("drop", false), ("zero", true)] {
+        let _switch = scene.start_guard(1_000_000, &["--placement", "extern", "--fail", fail]);
+        wait_until("a ping", 20, || scene.pings()).unwrap();
+        let compartment = scene.compartment().unwrap();
+        kill_process(compartment, Signal::STOP).unwrap();
+        assert_eq!(scene.pings(), answers, "{fail}");
+        // ARP passes without a call.
+        let probe = ["-c2", "-w3", "-I", "eth0", "10.9.2.1"];
+        let arping = p4shield_testbed::process::run(scene.left.command("arping").args(probe));
+        if fail == "drop" {
+            assert!(scene.unanswered() >= 1);
+        }
+        assert!(arping.is_ok() || arping.is_err_and(|e| e.to_string().contains("arping")), "{fail}");
+        kill_process(compartment, Signal::CONT).unwrap();
+        wait_until("a ping", 20, || scene.pings()).unwrap();
+        assert_eq!(scene.compartment(), Some(compartment), "it is the same one");
+    }
+}
+
+#[test]
+fn functions_that_cannot_run_apart_are_refused() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    let refused = |program: &str, options: &[&str], why: &str| {
+        let mut command = scene.program_command(program);
+        let output = command.args(["--placement", "extern"]).args(options).output().unwrap();
+        assert!(code(&output) > 0 && stderr(&output).contains(why), "{why}: {}", stderr(&output));
+    };
+    refused(&example("programs/router.p4"), &[], "calls no function that it marks with @compartment");
+    let program = scene.file("guard.p4", GUARD);
+    refused(&program, &[], "refused");
+    let body = "volatile uint32_t n = src; while (n) n = n * 3 + 1; return n;";
+    let function = format!("uint8_t refused(uint32_t src, uint8_t protocol) {{ {body} }}");
+    let loops = scene.file("loops.c", &format!("#include \"p4shield_program.h\"\n{function}\n"));
+    refused(&program, &["--functions", &loops], "functions");
+    let object = scene.folder.path().join("router.o").display().to_string();
+    assert_eq!(code(&p4shield(&["compile", &example("programs/router.p4"), "-o", &object])), 0);
+    refused(&object, &[], "need the program as P4 source");
+}

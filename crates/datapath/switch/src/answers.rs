@@ -18,6 +18,18 @@ impl<I: PacketIo> Switch<I> {
         self.local.calls.set(settings)
     }
 
+    /// Goes on with packets whose answers are there, and receives none. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Switch::round`].
+    pub fn round_of_answers(&mut self) -> Result<usize, I::Error> {
+        let answered = self.answer();
+        self.local.exit.links.wake();
+        self.local.calls.publish();
+        self.local.exit.io.flush()?;
+        Ok(answered)
+    }
+
     /// Returns true while packets wait for answers: the thread must not sleep.
     pub fn awaits_answers(&self) -> bool {
         self.local.calls.waiting() > 0

@@ -57,6 +57,80 @@ pub struct FunctionsConfig {
     pub fail: CallFail,
 }
 
+/// A P4 VM with functions, and a channel to it for each packet thread.
+pub struct Apart {
+    p4vm: Box<dyn Compartment>,
+    /// The channels, one for each packet thread.
+    pub channels: Vec<CallChannel>,
+}
+
+impl Apart {
+    /// Starts a P4 VM with these functions.
+    ///
+    /// # Errors
+    /// It does not start, or refuses the functions.
+    pub fn start(config: &FunctionsConfig, threads: usize) -> Result<Self, String> {
+        let mut apart = Self { p4vm: launch(config)?, channels: Vec::new() };
+        match apart.provide(&config.objects, threads) {
+            Ok(()) => Ok(apart),
+            Err(why) => {
+                apart.end();
+                Err(why)
+            }
+        }
+    }
+
+    /// Gives the P4 VM its functions, and makes the channels.
+    fn provide(&mut self, objects: &[Vec<u8>], threads: usize) -> Result<(), String> {
+        let p4vm = &mut *self.p4vm;
+        let failed = |e: ClientError| chain(&e);
+        let name = NAME.to_owned();
+        let vm = Request::SetVm { vm: 0, name, info: None, log: None, handshake: None, keys: None };
+        p4vm.call(vm, &Resources::none(), PATIENCE).map_err(failed)?;
+        let all: Vec<u8> = objects.concat();
+        let mut resources = Resources::none();
+        let load = Request::LoadProgram {
+            slot: ProgramSlot::new(0, Direction::Ingress),
+            name: NAME.to_owned(),
+            objects: resources.add_bytes(&all),
+            lengths: objects.iter().map(|o| o.len() as u32).collect(),
+        };
+        p4vm.call(load, &resources, PATIENCE).map_err(failed)?;
+        self.channels = (0..threads).map(|n| attach(p4vm, n as u32)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Ends the P4 VM.
+    pub fn end(self) {
+        self.p4vm.end(Duration::ZERO);
+    }
+}
+
+fn launch(config: &FunctionsConfig) -> Result<Box<dyn Compartment>, String> {
+    let command = P4VmCommand {
+        binary: config.binary.clone(),
+        uid: compartment_user(),
+        allow_missing: config.allow_missing.iter().map(|m| m.name().to_owned()).collect(),
+        memory: DEFAULT_MEMORY,
+        cpu: None,
+        busy: false,
+        delay: Duration::ZERO,
+        machine: None,
+        tee: Tee::None,
+    };
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        tenant: "switch".to_owned(),
+        door: None,
+        no_program: 0,
+        age_limit_ms: 1_000,
+        log_interval_ms: 1_000,
+        budget: BUDGET,
+        min_epoch: 0,
+    };
+    Processes.start(&command, None, hello, &Resources::none()).map_err(|e| chain(&e))
+}
+
 /// The thread that keeps the P4 VM. Dropping it ends both.
 pub(crate) struct Functions {
     stop: Arc<AtomicBool>,
@@ -105,65 +179,16 @@ impl Drop for Functions {
 impl Keeping {
     /// Starts the P4 VM and gives each packet thread a channel to it.
     fn begin(&self) -> Result<Box<dyn Compartment>, String> {
-        let mut p4vm = self.launch()?;
-        match self.provide(&mut *p4vm) {
-            Ok(()) => {
-                let pid = p4vm.pid().as_raw_nonzero().get();
-                self.note(|status| (status.pid, status.problem) = (Some(pid), None));
-                Ok(p4vm)
-            }
-            Err(why) => {
+        let Apart { p4vm, channels } = Apart::start(&self.config, self.desk.threads.count())?;
+        for (thread, channel) in channels.into_iter().enumerate() {
+            if let Err(why) = self.set_calls(thread, Box::new(channel)) {
                 p4vm.end(Duration::ZERO);
-                Err(why)
+                return Err(why);
             }
         }
-    }
-
-    fn launch(&self) -> Result<Box<dyn Compartment>, String> {
-        let command = P4VmCommand {
-            binary: self.config.binary.clone(),
-            uid: compartment_user(),
-            allow_missing: self.config.allow_missing.iter().map(|m| m.name().to_owned()).collect(),
-            memory: DEFAULT_MEMORY,
-            cpu: None,
-            busy: false,
-            delay: Duration::ZERO,
-            machine: None,
-            tee: Tee::None,
-        };
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            tenant: "switch".to_owned(),
-            door: None,
-            no_program: 0,
-            age_limit_ms: 1_000,
-            log_interval_ms: 1_000,
-            budget: BUDGET,
-            min_epoch: 0,
-        };
-        Processes.start(&command, None, hello, &Resources::none()).map_err(|e| chain(&e))
-    }
-
-    /// Gives the P4 VM its functions, and each packet thread a channel.
-    fn provide(&self, p4vm: &mut dyn Compartment) -> Result<(), String> {
-        let failed = |e: ClientError| chain(&e);
-        let name = NAME.to_owned();
-        let vm = Request::SetVm { vm: 0, name, info: None, log: None, handshake: None, keys: None };
-        p4vm.call(vm, &Resources::none(), PATIENCE).map_err(failed)?;
-        let all: Vec<u8> = self.config.objects.concat();
-        let mut resources = Resources::none();
-        let load = Request::LoadProgram {
-            slot: ProgramSlot::new(0, Direction::Ingress),
-            name: NAME.to_owned(),
-            objects: resources.add_bytes(&all),
-            lengths: self.config.objects.iter().map(|o| o.len() as u32).collect(),
-        };
-        p4vm.call(load, &resources, PATIENCE).map_err(failed)?;
-        for thread in 0..self.desk.threads.count() {
-            let port = Box::new(attach(p4vm, thread as u32)?);
-            self.set_calls(thread, port)?;
-        }
-        Ok(())
+        let pid = p4vm.pid().as_raw_nonzero().get();
+        self.note(|status| (status.pid, status.problem) = (Some(pid), None));
+        Ok(p4vm)
     }
 
     /// Replaces a packet thread's way to the compartment.

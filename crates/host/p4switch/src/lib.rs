@@ -76,7 +76,7 @@ mod spread;
 mod surroundings;
 mod write;
 
-pub use functions::FunctionsConfig;
+pub use functions::{Apart, FunctionsConfig};
 pub use inside::{InsideError, InsideOptions, Prove, serve};
 pub use line::{Setup, fuzz_line};
 pub use outside::{Launch, run_in_compartment};

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod calls;
 pub mod channel;
 pub mod cores;
 pub mod defaults;

@@ -1,5 +1,6 @@
 //! `p4shield-dev bench`.
 
+mod calls;
 mod channel;
 mod defaults;
 mod engine;
@@ -46,6 +47,8 @@ enum Benchmark {
     Engine(engine::Args),
     /// Packets a second of a P4 switch on one core, by program; beside peers
     Forward(forward::Args),
+    /// Packets a second of a P4 switch whose program calls a function: inline, and in a compartment
+    Calls(calls::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
     Channel(channel::Args),
     /// Nanoseconds per packet in the switch's thread, by traffic, burst and header size
@@ -78,6 +81,7 @@ impl Args {
             Benchmark::Defaults(a) => a.run(),
             Benchmark::Engine(a) => a.run(),
             Benchmark::Forward(a) => a.run(),
+            Benchmark::Calls(a) => a.run(),
             Benchmark::Channel(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),
             Benchmark::Switch(a) => a.run(),

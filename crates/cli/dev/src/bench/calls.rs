@@ -1,0 +1,44 @@
+//! `p4shield-dev bench calls`.
+
+use p4shield_bench::calls::{Options, Report, run};
+use p4shield_bench::stats::Spread;
+use p4shield_console::Exit;
+use serde::Serialize;
+
+use super::{Form, table};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A row of the table.
+#[derive(Serialize)]
+struct Row {
+    function: &'static str,
+    million_packets_s: f64,
+    variation_percent: f64,
+    of_inline: f64,
+}
+
+impl Args {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let measure = |step: &mut dyn FnMut(String)| run(&self.options, step);
+        self.form.show(self.options.rounds as usize, measure, print, |_| Vec::new())
+    }
+}
+
+fn print(r: &Report) -> anyhow::Result<()> {
+    let row = |function, speed: &Spread, of_inline| Row {
+        function,
+        million_packets_s: speed.median,
+        variation_percent: speed.variation_percent,
+        of_inline,
+    };
+    let rows = [row("inline", &r.inline, 1.0), row("in a compartment", &r.apart, r.ratio.median)];
+    let what = format!("a P4 switch on one core calls a function for each packet, {} bytes", r.packet_bytes);
+    table::print(&what, &rows)
+}

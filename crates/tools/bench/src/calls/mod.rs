@@ -1,0 +1,149 @@
+//! `p4shield-dev bench calls`: packets a second of a P4 switch whose program calls a function for each, with
+//! the function in the program, and in a P4 VM's process.
+//!
+//! The program is that of TEE Time at P4, and the function its secret part. Ports are memory. Both switches
+//! are there all the time, and are measured in turn. The packet thread has the first core, the P4 VM any.
+//! Packets are received as long as there is room for them to wait, as a switch does that is not overloaded.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, ensure};
+use p4shield_bpf::verify::{Limits, verify};
+use p4shield_bpf::{EngineOptions, Object, Program, link};
+use p4shield_p4::{Compiled, NoIncludes, Placement};
+use p4shield_p4switch::{Apart, FunctionsConfig};
+use p4shield_stf::externs;
+use p4shield_switch::{BATCH, CallFail, CallSettings, MAX_CALLS, PacketIo, Switch, Traits};
+use p4shield_testbed::process::product;
+use serde::Serialize;
+
+use crate::fixture::forward::on_a_core;
+use crate::fixture::opened::in_memory;
+use crate::fixture::programs::{TEE, install};
+use crate::stats::Spread;
+
+const SOURCE: &str = include_str!("tee_call.p4");
+const FUNCTION: &str = include_str!("secret.c");
+/// Longest time for an answer: no packet is lost to other load of the machine.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Options of a measurement.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Options {
+    /// Rounds of each placement
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Milliseconds of a round
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub milliseconds: u32,
+    /// Bytes of a packet, without the frame check sequence
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1500))]
+    pub bytes: u16,
+}
+
+/// All figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Bytes of a packet.
+    pub packet_bytes: u16,
+    /// Million packets a second with the function in the program.
+    pub inline: Spread,
+    /// The same with the function in a compartment.
+    pub apart: Spread,
+    /// The ratio of both in each round.
+    pub ratio: Spread,
+}
+
+/// Measures both placements in turn; calls `progress` before each round.
+///
+/// # Errors
+/// clang or `p4shield` is missing, the P4 VM does not start, or packets are lost, which is a bug.
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
+    let length = Duration::from_millis(options.milliseconds.into());
+    // Before this thread has a core of its own, which the P4 VM would inherit.
+    let compiled = compile(Placement::Extern)?;
+    let object = function(&compiled)?;
+    let mut apart = start(&compiled, object.clone())?;
+    let channel = apart.channels.pop().context("the P4 VM has a channel")?;
+    let ports = || in_memory(options.bytes.into(), 1).first;
+    let mut inline = switch(&compile(Placement::Inline)?, &[object], ports())?;
+    let mut placed = switch(&compiled, &[], ports())?;
+    let settings = CallSettings { port: Box::new(channel), deadline: DEADLINE, fail: CallFail::Drop };
+    placed.set_calls(Some(Box::new(settings)));
+    let mut round = |n| {
+        progress(format!("round {n}"));
+        on_a_core(|| Ok([rate(&mut inline, length)?, rate(&mut placed, length)?]))
+    };
+    let measured = (1..=options.rounds).map(&mut round).collect::<anyhow::Result<Vec<[f64; 2]>>>();
+    apart.end();
+    let rates = measured?;
+    let of = |side: usize| Spread::of(rates.iter().map(|pair| pair[side]).collect());
+    let ratio = Spread::of(rates.iter().map(|[inline, apart]| apart / inline).collect());
+    Ok(Report { packet_bytes: options.bytes, inline: of(0), apart: of(1), ratio })
+}
+
+fn compile(placement: Placement) -> anyhow::Result<Compiled> {
+    let options = p4shield_p4::Options { placement, ..Default::default() };
+    p4shield_p4::compile("tee_call.p4", SOURCE, &NoIncludes, &options).map_err(|e| anyhow!(e.render(false)))
+}
+
+/// Compiles the function.
+fn function(compiled: &Compiled) -> anyhow::Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("secret.c");
+    std::fs::write(&file, FUNCTION)?;
+    Ok(externs::compile(&file, &compiled.c_header)?)
+}
+
+/// Starts the P4 VM.
+fn start(compiled: &Compiled, function: Vec<u8>) -> anyhow::Result<Apart> {
+    let own = compiled.functions.clone().context("the program has a function for a compartment")?;
+    let config = FunctionsConfig {
+        binary: product()?,
+        objects: vec![own, function],
+        allow_missing: Vec::new(),
+        deadline: DEADLINE,
+        fail: CallFail::Drop,
+    };
+    Apart::start(&config, 1).map_err(|why| anyhow!(why))
+}
+
+/// Makes a switch with the program and these objects.
+fn switch<I: PacketIo>(compiled: &Compiled, others: &[Vec<u8>], ports: I) -> anyhow::Result<Switch<I>> {
+    let all = std::iter::once(&compiled.object).chain(others);
+    let objects = all.map(|bytes| Object::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
+    let traits = Traits {
+        architecture: compiled.facts.architecture,
+        divided: objects[0].is_divided(),
+        reads_queues: objects[0].reads_queues(),
+    };
+    let (verified, _) = verify(link(&objects)?, &Limits::default())?;
+    let mut program = Program::load(&verified, &EngineOptions::default())?;
+    (TEE.entries)().iter().try_for_each(|e| install(&compiled.facts.tables, &mut program, e))?;
+    Ok(Switch::new(ports, vec![0, 1], program, traits)?)
+}
+
+/// Forwards for a time, and returns million packets a second that were sent.
+fn rate<I: PacketIo>(switch: &mut Switch<I>, length: Duration) -> anyhow::Result<f64> {
+    let sent = |switch: &Switch<I>| switch.counts().ports.iter().map(|p| p.sent).sum::<u64>();
+    let (start, before) = (Instant::now(), sent(switch));
+    loop {
+        for _ in 0..64 {
+            // Two ports receive a batch each.
+            if switch.counts().waiting as usize + 2 * BATCH > MAX_CALLS {
+                switch.round_of_answers()?;
+            } else {
+                switch.round()?;
+            }
+        }
+        let elapsed = start.elapsed();
+        if elapsed >= length {
+            let rate = (sent(switch) - before) as f64 / elapsed.as_secs_f64() / 1e6;
+            while switch.awaits_answers() {
+                switch.round_of_answers()?;
+            }
+            ensure!(switch.counts().dropped.iter().all(|n| *n == 0), "the measured program drops packets");
+            return Ok(rate);
+        }
+    }
+}

@@ -132,10 +132,8 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
     for measure in &launch.allow_missing {
         command.args(["--allow-missing", measure.name()]);
     }
-    // A second arena of glibc's allocator, and the backtrace of a panic, would read files. What else the
-    // environment has is the operator's.
-    command.env_clear().envs([("MALLOC_ARENA_MAX", "1"), ("RUST_BACKTRACE", "0")]);
-    command.envs(std::env::var_os(LOG_LEVEL).map(|level| (LOG_LEVEL, level)));
+    // What the environment has is the operator's.
+    command.env_clear().envs(std::env::var_os(LOG_LEVEL).map(|level| (LOG_LEVEL, level)));
     command.stdin(theirs.into_fd()).stdout(their_clients.into_fd()).stderr(stderr);
     let child = command.spawn().map_err(broken)?;
     let copy = std::thread::Builder::new().name("log".to_owned());

@@ -10,6 +10,7 @@
 
 mod credentials;
 mod landlock;
+mod libraries;
 mod limits;
 mod namespaces;
 mod root;
@@ -95,6 +96,7 @@ fn waive(
 /// The first layer that failed, with a remedy. The process must not continue then.
 pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     let mut report = SandboxReport::default();
+    libraries::read_no_files();
     limits::close_all_but(&options.keep)?;
     credentials::shed_root(options.uid)?;
     report.uid = rustix::process::geteuid().as_raw();

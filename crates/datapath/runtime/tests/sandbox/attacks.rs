@@ -1,6 +1,7 @@
 //! Attacks that a compromised P4 VM, or a compromised P4 switch in a compartment, would try.
 
 use p4shield_bpf::{CODE_AREA, reserve_code_area};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::fs::{self, File};
 use std::io::{self, Error, Read};
@@ -98,9 +99,25 @@ const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const READ_EXEC: i32 = libc::PROT_READ | libc::PROT_EXEC;
 const PAGE: usize = 4096;
 
-/// Does nothing: checks that the sandbox can be entered and left.
-pub(crate) fn nothing(_: &Prepared) -> io::Result<()> {
-    Ok(())
+/// Acts of an honest P4 VM, which every layer must allow.
+pub(crate) const DEEDS: &[(&str, Attempt)] = &[
+    // Checks that the sandbox can be entered and left.
+    ("nothing", |_| Ok(())),
+    // glibc's allocator gives memory of a second arena back, and would read a file before.
+    ("freeing_memory_of_another_thread", |p| {
+        p.blocks.take();
+        Ok(())
+    }),
+    // With a backtrace, which the environment asks for, it would read files.
+    ("panicking", |_| {
+        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
+        if caught.is_err() { Ok(()) } else { Err(Error::other("it went on")) }
+    }),
+];
+
+/// Returns some megabytes, in blocks that the allocator does not map one by one.
+fn blocks() -> Vec<Vec<u8>> {
+    (0..64).map(|_| vec![1; 100 << 10]).collect()
 }
 
 /// The targets outside the sandbox.
@@ -174,6 +191,8 @@ impl Channel {
 /// What the attacker prepares before it enters the sandbox.
 pub(crate) struct Prepared {
     pub(crate) channel: Channel,
+    /// Memory that another thread allocated.
+    blocks: RefCell<Vec<Vec<u8>>>,
     leaked: RawFd,
     port: u16,
     pid: i32,
@@ -186,11 +205,17 @@ impl Prepared {
         let get = |name| std::env::var(name).unwrap();
         Self {
             channel: Channel::new().unwrap(),
+            blocks: RefCell::default(),
             leaked: get("ATTACK_FD").parse().unwrap(),
             port: get("ATTACK_PORT").parse().unwrap(),
             pid: get("ATTACK_PID").parse().unwrap(),
             address: get("ATTACK_ADDRESS").parse().unwrap(),
         }
+    }
+
+    /// Lets another thread allocate, which needs a process that has entered the sandbox.
+    pub(crate) fn allocate_elsewhere(&self) {
+        self.blocks.replace(std::thread::spawn(blocks).join().unwrap());
     }
 }
 

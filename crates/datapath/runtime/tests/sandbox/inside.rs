@@ -1,6 +1,6 @@
 //! The attacker's side: enter the sandbox, then attack.
 
-use crate::attacks::{self, ATTACKS};
+use crate::attacks::{self, ATTACKS, DEEDS};
 use p4shield_runtime::sandbox::{self, Limits, Options, seccomp};
 use std::io::{Read, Write};
 
@@ -25,6 +25,7 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
             Err(e) => end(&format!("{e}")),
         }
     }
+    prepared.allocate_elsewhere();
     let kinds: &[seccomp::Filter] = match layers {
         "control" => &[seccomp::Filter::Control],
         "worker" => &[seccomp::Filter::Worker],
@@ -36,9 +37,9 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
     kinds.iter().for_each(|kind| seccomp::apply(*kind).unwrap());
     eprint!("{READY}");
     let _ = std::io::stdin().read(&mut [0]);
-    let attack =
-        ATTACKS.iter().find(|a| a.name == name).map_or(attacks::nothing as attacks::Attempt, |a| a.attempt);
-    match attack(&prepared) {
+    let attacks = ATTACKS.iter().map(|a| (a.name, a.attempt)).chain(DEEDS.iter().copied());
+    let attack = attacks.into_iter().find_map(|(known, attempt)| (known == name).then_some(attempt));
+    match attack.expect("the name is known")(&prepared) {
         Ok(()) => end("SUCCEEDED"),
         Err(e) => end(&e.to_string()),
     }

@@ -102,7 +102,6 @@ pub mod entry {
     pub const QUEUED: u32 = 0x80;
     /// The bits of all that is above.
     pub const PLAIN: u32 = 0xff;
-    /// Place of the number of a call, from 1 on, for a run that goes on behind that call. Below it is the
     /// Place of the number of a call, from 1 on, for a run that goes on behind that call: above the bits of
     /// requests, since a run that asks for nothing leaves its entry. Below it is the entry of the run that
     /// made the call.

@@ -8,7 +8,8 @@ use crate::pipeline::Pipeline;
 use crate::queues::Queues;
 use crate::record::Step;
 use crate::switch::{Local, Slot, Switch};
-use p4shield_traffic::Run;
+use p4shield_abi::schema::Architecture;
+use p4shield_traffic::{Run, Traffic};
 use std::time::Duration;
 
 impl<I: PacketIo> Switch<I> {
@@ -86,13 +87,13 @@ impl<I: PacketIo> Local<I> {
             recorder.resume(id, Step::Answered { time }, program);
         }
         let waits_before = traits.reads_queues && queues.as_ref().is_some_and(|q| q.exist());
-        let from = exit.place_of(caller.meta.input_port as u16).unwrap_or_default();
+        let arrived_at = exit.place_of(caller.meta.input_port as u16);
         let next = From { flow: caller.flow, series: *series, ..From::default() };
         let architecture = traits.architecture;
         let mut leaving = Leaving {
             exit,
             queues,
-            from,
+            from: arrived_at.as_ref().copied().unwrap_or_default(),
             architecture,
             waits_before,
             now_ns,
@@ -102,14 +103,23 @@ impl<I: PacketIo> Local<I> {
         };
         let Some(Slot { packet, .. }) = batch.first_mut() else { return };
         let mut run = Run { program, packet, meta: &caller.meta, info };
-        if let (Some(result), true) = (&caller.result, caller.series == *series) {
-            run.packet.reset(&caller.left, caller.left.len() as u32);
-            run.program.write_block(&caller.block);
-            traffic.follow(&mut run, caller.entry, &caller.bytes, result, &mut leaving);
-        } else if caller.goes_on() && caller.series == *series {
-            traffic.answer(&mut run, caller.ready(), &mut leaving);
-        } else {
+        if caller.series != *series || !caller.goes_on() {
             leaving.drop_packet(DropReason::Unanswered);
+        } else if arrived_at.is_err() && architecture != Architecture::V1model {
+            // Its program names no port: it would leave beside the one that is not there any more.
+            leaving.drop_packet(DropReason::NoPort);
+        } else if let Some(result) = &caller.result {
+            run.packet.restore(&caller.left);
+            if traits.divided && Traffic::asks(result) {
+                run.program.write_block(&caller.block);
+                traffic.follow(&mut run, caller.entry, &caller.bytes, result, &mut leaving);
+            } else {
+                leaving.send(run.packet, result);
+            }
+        } else if caller.was_behind() {
+            traffic.resume(&mut run, caller.ready(), &mut leaving);
+        } else {
+            traffic.answer(&mut run, caller.ready(), &mut leaving);
         }
         if let Some(recorder) = &mut leaving.recorder {
             recorder.end();

@@ -88,9 +88,9 @@ impl std::fmt::Debug for CallSettings {
 /// The state of a packet that waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// For packets of its flow. Its run has ended.
+    /// For packets of its flow. Its run has ended, or is yet to come: it has waited in a queue.
     #[default]
-    Ended,
+    Behind,
     /// For an answer, until this time.
     Asked(u64),
     /// Its answer is in its block.
@@ -104,7 +104,7 @@ enum State {
 pub(crate) struct Caller {
     pub(crate) entry: Entry,
     pub(crate) bytes: Vec<u8>,
-    /// Message and kept values; of one whose run has ended, the block of the divided program.
+    /// Message and kept values; of one that waits for its flow, the block of the divided program.
     pub(crate) block: Vec<u8>,
     /// The packet as its last run left it, with the result of that run.
     pub(crate) left: Vec<u8>,
@@ -123,6 +123,11 @@ impl Caller {
     /// Returns true if it goes on; false if it is lost.
     pub(crate) const fn goes_on(&self) -> bool {
         !matches!(self.state, State::Unanswered)
+    }
+
+    /// Returns true if it waited for its flow only.
+    pub(crate) const fn was_behind(&self) -> bool {
+        matches!(self.state, State::Behind)
     }
 
     /// Returns the packet for its next run.
@@ -186,8 +191,9 @@ impl Calls {
                 left: Vec::with_capacity(MAX_HEADER_BYTES as usize),
                 ..Caller::default()
             };
-            self.places = (0..MAX_CALLS).map(|_| Place { caller: buffers(), generation: 0 }).collect();
-            self.free = (0..MAX_CALLS).collect();
+            // One that goes on has its place until it has gone, and another one if it calls again.
+            self.places = (0..=MAX_CALLS).map(|_| Place { caller: buffers(), generation: 0 }).collect();
+            self.free = (0..=MAX_CALLS).collect();
             self.order = VecDeque::with_capacity(MAX_CALLS);
             self.asked = VecDeque::with_capacity(MAX_CALLS);
         }
@@ -227,7 +233,7 @@ impl Calls {
     pub(crate) fn finish_later(&mut self, ended: &mut Ended<'_>, from: &From, now_ns: u64) -> bool {
         let Ended { entry, arrived, packet, result, meta, program } = ended;
         let ready = Ready { entry: *entry, bytes: arrived, block: &[], meta, runs: 0 };
-        let Some(at) = self.keep(&ready, from.flow, State::Ended) else { return false };
+        let Some(at) = self.keep(&ready, from.flow, State::Behind) else { return false };
         let caller = &mut self.places[at].caller;
         (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
         caller.result = Some(**result);
@@ -237,13 +243,22 @@ impl Calls {
         true
     }
 
+    /// Lets a packet wait whose run is yet to come, until others of its flow have left. Returns false if
+    /// there is no room.
+    pub(crate) fn begin_later(&mut self, ready: &Ready<'_>, from: &From, now_ns: u64) -> bool {
+        let Some(at) = self.keep(ready, from.flow, State::Behind) else { return false };
+        let caller = &mut self.places[at].caller;
+        (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
+        true
+    }
+
     /// Hands the message of a packet to the compartment, and lets the packet wait. Returns false if there is
     /// no room.
     pub(crate) fn call(&mut self, ready: &Ready<'_>, from: &From, now_ns: u64) -> bool {
         let Some(settings) = &mut self.settings else { return false };
         let Some(message) = message(ready.block) else { return false };
         let deadline = u64::try_from(settings.deadline.as_nanos()).unwrap_or(u64::MAX);
-        if self.free.is_empty() || self.ends {
+        if self.order.len() >= MAX_CALLS || self.ends {
             return false;
         }
         let submitted = if self.is_dead { Submitted::Dead } else { settings.port.submit(message) };
@@ -265,7 +280,7 @@ impl Calls {
 
     /// Copies a packet to a free place, and returns that.
     fn keep(&mut self, ready: &Ready<'_>, flow: u16, state: State) -> Option<usize> {
-        let at = self.free.pop()?;
+        let at = self.free.pop_if(|_| self.order.len() < MAX_CALLS)?;
         let caller = &mut self.places[at].caller;
         (caller.entry, caller.meta, caller.runs) = (ready.entry, *ready.meta, ready.runs);
         (caller.flow, caller.state, caller.result) = (flow, state, None);
@@ -314,21 +329,27 @@ impl Calls {
 
     /// Returns how long packets may take to go on before a program is replaced.
     pub(crate) fn patience(&self) -> Duration {
-        self.settings.as_ref().map_or(Duration::ZERO, |s| 2 * s.deadline)
+        self.settings.as_ref().map_or(Duration::ZERO, |s| s.deadline.saturating_mul(2))
     }
 
-    /// Sets whether packets are refused that call again, and gives up all answers if so.
+    /// Sets whether packets are refused that call again, and gives up all answers if so: those that come
+    /// later are still the answers to these messages.
     pub(crate) fn end(&mut self, ends: bool) {
         self.ends = ends;
         if ends {
-            self.fail_all();
+            self.give_up();
         }
     }
 
-    /// Gives up all answers.
+    /// Gives up all answers: none follows.
     fn fail_all(&mut self) {
-        let fail = self.settings.as_ref().map_or(CallFail::Drop, |s| s.fail);
         self.asked.clear();
+        self.give_up();
+    }
+
+    /// Lets no packet wait for an answer.
+    fn give_up(&mut self) {
+        let fail = self.settings.as_ref().map_or(CallFail::Drop, |s| s.fail);
         for at in &self.order {
             let caller = &mut self.places[*at].caller;
             if matches!(caller.state, State::Asked(_)) {

@@ -9,7 +9,7 @@ use crate::queue::{Arriving, Pushed};
 use crate::queues::Queues;
 use crate::record::{RecordId, Recorder, Step};
 use p4shield_abi::Verdict;
-use p4shield_abi::division::{destination, request};
+use p4shield_abi::division::destination;
 use p4shield_abi::schema::Architecture;
 use p4shield_bpf::Meta;
 use p4shield_bpf::{Packet, Program, RunResult};
@@ -191,20 +191,28 @@ impl<I: PacketIo> Leaving<'_, I> {
         calls.is_busy(self.caller.flow)
     }
 
-    /// Lets a packet wait whose run has ended while others of its flow wait for answers. Returns false if it
-    /// waits for an answer itself.
+    /// Lets a packet wait whose run has ended while others of its flow wait for answers.
     #[inline(never)]
-    pub(crate) fn finish_later(&mut self, mut ended: Ended<'_>) -> bool {
-        let Some(calls) = self.calls.as_deref_mut() else { return false };
-        if ended.result.output_action & request::CALL != 0 {
-            return false;
-        }
+    pub(crate) fn finish_later(&mut self, mut ended: Ended<'_>) {
+        let Some(calls) = self.calls.as_deref_mut() else { return };
         if let Some(recorder) = &mut self.recorder {
             recorder.ran(ended.program);
         }
         let record = self.recorder.as_ref().and_then(|recorder| recorder.now());
         let from = From { record, ..self.caller };
         if calls.finish_later(&mut ended, &from, self.now_ns) {
+            self.wait(Step::Behind);
+        } else {
+            self.drop_packet(DropReason::CallsFull);
+        }
+    }
+
+    /// Lets a packet that has waited in a queue wait again while others of its flow wait for answers. Returns
+    /// false if none does.
+    pub(crate) fn begin_later(&mut self, ready: &Ready<'_>) -> bool {
+        let from = From { record: self.recorded(), ..self.caller };
+        let Some(calls) = self.calls.as_deref_mut().filter(|c| c.is_busy(from.flow)) else { return false };
+        if calls.begin_later(ready, &from, self.now_ns) {
             self.wait(Step::Behind);
         } else {
             self.drop_packet(DropReason::CallsFull);

@@ -8,7 +8,7 @@ use crate::program::{Traits, Twin};
 use crate::record::Recorder;
 use p4shield_bpf::Program;
 use p4shield_traffic::{Groups, Sessions, Traffic};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state of a recording.
@@ -31,23 +31,20 @@ pub struct Pipeline {
     /// The program compiled for tracing, or the plain one while that runs.
     pub(crate) twin: Option<Twin>,
     pub(crate) recording: Option<Recording>,
-    /// Recordings so far.
-    pub(crate) recordings: u64,
-    /// Counts the programs: what one keeps means nothing to another.
+    /// Number of its program in this process: what one keeps means nothing to another, also of another
+    /// pipeline, which threads may exchange while packets wait.
     pub(crate) series: u64,
+}
+
+/// Returns a number that no program and no recording had before.
+pub(crate) fn unique() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Pipeline {
     pub(crate) fn new(program: Program, traits: Traits) -> Self {
-        Self {
-            program,
-            traits,
-            traffic: Traffic::new(),
-            twin: None,
-            recording: None,
-            recordings: 0,
-            series: 0,
-        }
+        Self { program, traits, traffic: Traffic::new(), twin: None, recording: None, series: unique() }
     }
 
     /// Returns the program, whose maps hold the entries of its tables.

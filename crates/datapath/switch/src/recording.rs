@@ -2,7 +2,7 @@
 //! tracing. It runs while events are recorded, with the entries and registers of the plain one.
 
 use crate::io::PacketIo;
-use crate::pipeline::{Pipeline, Recording};
+use crate::pipeline::{Pipeline, Recording, unique};
 use crate::program::Twin;
 use crate::queues::Queues;
 use crate::record::{RecordFilter, Recorder, Records};
@@ -38,8 +38,7 @@ impl<I: PacketIo> Switch<I> {
         if traced {
             self.local.exchange_twin(pipeline, queues);
         }
-        pipeline.recordings += 1;
-        let recorder = Recorder::new(filter, most, pipeline.recordings);
+        let recorder = Recorder::new(filter, most, unique());
         let until_ns = self.local.after(lasts);
         pipeline.recording = Some(Recording { recorder, until_ns, traced });
         self.pipeline.note(pipeline);

@@ -6,12 +6,12 @@ use crate::exit::{Exit, Leaving};
 use crate::io::{BATCH, PacketIo};
 use crate::links::Links;
 use crate::numbers::Way;
-use crate::pipeline::{Pipeline, PipelineHandle};
+use crate::pipeline::{Pipeline, PipelineHandle, unique};
 use crate::places::PortError;
 use crate::program::{Traits, Twin};
 use crate::queues::{QueueLock, Queues};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
-use p4shield_abi::division::entry;
+use p4shield_abi::division::{entry, request};
 use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::{Entry, Meta, Packet, Program, VmInfo};
 use p4shield_traffic::{Outcome, Run, Traffic};
@@ -212,7 +212,7 @@ impl<I: PacketIo> Local<I> {
         pipeline.traffic.queues = false;
         self.release_all(pipeline, queues);
         self.drain_calls(pipeline, queues);
-        pipeline.series += 1;
+        pipeline.series = unique();
         for name in maps {
             let new = program.maps_mut().and_then(|m| m.get_mut(name));
             let old = pipeline.program.maps_mut().and_then(|m| m.get_mut(name));
@@ -278,11 +278,12 @@ impl<I: PacketIo> Local<I> {
                 recorder.begin(number, packet.bytes(), program);
             }
             let result = program.run_from(from, packet, &meta, info);
-            let ended =
-                Ended { entry: from, arrived: original, packet, result: &result, meta: &meta, program };
-            if is_busy && leaving.finish_later(ended) {
-                // It follows those before it.
-            } else if traits.divided && Traffic::asks(&result) {
+            let asks = traits.divided && Traffic::asks(&result);
+            // One that calls waits anyway.
+            if is_busy && !(asks && result.output_action & request::CALL != 0) {
+                let (entry, arrived, result) = (from, original.as_slice(), &result);
+                leaving.finish_later(Ended { entry, arrived, packet, result, meta: &meta, program });
+            } else if asks {
                 let mut run = Run { program, packet, meta: &meta, info };
                 traffic.follow(&mut run, from, original, &result, &mut leaving);
             } else {

@@ -165,7 +165,9 @@ impl<I: PacketIo> Local<I> {
             let mut run = Run { program, packet, meta: &meta, info };
             let Waiting { bytes, block, runs, .. } = &*waited;
             let ready = Ready { entry, bytes, block, meta: &meta, runs: *runs };
-            traffic.resume(&mut run, ready, &mut leaving);
+            if !leaving.begin_later(&ready) {
+                traffic.resume(&mut run, ready, &mut leaving);
+            }
         } else {
             leaving.send_waited(at.port, &waited.bytes);
         }

@@ -67,6 +67,15 @@ impl Packet {
         self.kept_len = 0;
     }
 
+    /// Loads a packet as a run left it: one that is longer than the room for those that arrive takes
+    /// headroom.
+    pub fn restore(&mut self, left: &[u8]) {
+        let len = left.len().min(self.buffer.len());
+        self.start = self.headroom.min(self.buffer.len() - len);
+        self.buffer[self.start..self.start + len].copy_from_slice(&left[..len]);
+        (self.len, self.total, self.kept_len) = (len, len as u32, 0);
+    }
+
     /// The header copy in its present state.
     #[must_use]
     #[inline]

@@ -45,6 +45,8 @@ impl Compartment {
         let Some(message) = message(&call.block) else { return false };
         self.packet.reset(message, message.len() as u32);
         let result = self.program.run(&mut self.packet, &Meta::default(), info);
-        result.verdict == p4shield_abi::Verdict::Pass && take_answer(&mut call.block, self.packet.bytes())
+        // A P4 VM sends no packet back that its program did not write to.
+        let passes = result.verdict == p4shield_abi::Verdict::Pass && result.rewritten;
+        passes && take_answer(&mut call.block, self.packet.bytes())
     }
 }

@@ -2,11 +2,14 @@
 
 use super::{Memory, compiled_with, load};
 use crate::{
-    CallFail, CallPort, CallSettings, DropReason, MAX_CALLS, NoCompartment, RecordFilter, Step, Submitted,
-    Switch,
+    CallFail, CallPort, CallSettings, DropReason, MAX_CALLS, NoCompartment, PipelineHandle, QueueLimits,
+    RecordFilter, Step, Submitted, Switch, Traits,
 };
 use p4shield_abi::call::{FUNCTION, NUMBERS, RESULT, message};
-use p4shield_p4::{Options, Placement};
+use p4shield_abi::channel::MAX_HEADER_BYTES;
+use p4shield_abi::schema::Architecture;
+use p4shield_p4::{Compiled, Options, Placement};
+use p4shield_traffic::{Groups, Sessions};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -117,8 +120,7 @@ fn keyed(x: u8) -> u8 {
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn switch(fail: CallFail) -> (Switch<Memory>, Compartment) {
-    let options = Options { placement: Placement::Extern, ..Options::default() };
-    let (program, traits) = load(&compiled_with(CALLER, &options));
+    let (program, traits) = load(&caller());
     let mut switch = Switch::new(Memory::new(2), vec![1, 2], program, traits).unwrap();
     let compartment = Compartment::default();
     assert!(switch.set_calls(Some(compartment.settings(fail))).is_none());
@@ -259,17 +261,14 @@ fn another_program_comes_when_the_packets_have_gone_on() {
     let (mut switch, compartment) = switch(CallFail::Drop);
     arrive(&mut switch, [packet(1, 2, 1), packet(1, 1, 2)]);
     compartment.0.lock().unwrap().at_once = true;
-    let options = Options { placement: Placement::Extern, ..Options::default() };
-    let (program, traits) = load(&compiled_with(CALLER, &options));
-    switch.replace(program, traits, &[]);
+    replace(&mut switch, &caller());
     assert_eq!(left(&mut switch), [(TWICE, 1), (ONCE, 2)]);
     // One that calls in vain ends, too.
     compartment.0.lock().unwrap().at_once = false;
     let short = CallSettings { deadline: Duration::from_millis(5), ..*compartment.settings(CallFail::Drop) };
     switch.set_calls(Some(Box::new(short)));
     arrive(&mut switch, [packet(1, 1, 3)]);
-    let (program, traits) = load(&compiled_with(CALLER, &options));
-    switch.replace(program, traits, &[]);
+    replace(&mut switch, &caller());
     assert_eq!((switch.counts().dropped(DropReason::Unanswered), switch.awaits_answers()), (1, false));
 }
 
@@ -285,6 +284,111 @@ fn a_record_follows_a_packet_through_its_call() {
     assert!(
         done && matches!(steps.as_slice(), [Step::Called, Step::Answered { .. }, Step::Sent { port: 2, .. }])
     );
+}
+
+/// Replaces the program by this one, which takes no entries.
+fn replace(switch: &mut Switch<Memory>, program: &Compiled) {
+    let (program, traits) = load(program);
+    switch.replace(program, traits, &[]);
+}
+
+fn caller() -> Compiled {
+    compiled_with(CALLER, &Options { placement: Placement::Extern, ..Options::default() })
+}
+
+#[test]
+fn a_replacement_gives_no_packet_an_earlier_ones_answer() {
+    let (mut switch, compartment) = switch(CallFail::Zero);
+    let short = CallSettings { deadline: Duration::from_millis(5), ..compartment.settings(CallFail::Zero) };
+    switch.set_calls(Some(short));
+    // Its second call is given up.
+    arrive(&mut switch, [packet(1, 2, 1)]);
+    replace(&mut switch, &caller());
+    let mut other = packet(1, 1, 2);
+    other[13] = 100;
+    arrive(&mut switch, [other]);
+    compartment.answer(1, Manner::Honest);
+    assert!(!left(&mut switch).contains(&(ONCE, 2)), "that is the other packet's");
+}
+
+#[test]
+fn what_a_packet_keeps_means_nothing_to_another_pipeline() {
+    let (mut switch, compartment) = switch(CallFail::Drop);
+    arrive(&mut switch, [packet(1, 1, 1), packet(1, 0, 2)]);
+    let (program, traits) = load(&caller());
+    let own = PipelineHandle::new(program, traits, Groups::default(), Sessions::default());
+    let _ = switch.exchange_pipeline(own);
+    compartment.answer(1, Manner::Honest);
+    assert_eq!(left(&mut switch), []);
+    assert_eq!(switch.counts().dropped(DropReason::Unanswered), 2);
+}
+
+#[test]
+fn a_packet_that_grew_behind_others_leaves_whole() {
+    let more = "header more_t { bit<64> x; } struct headers { h_t h; more_t more; }";
+    let grows = CALLER.replace("struct headers { h_t h; }", more);
+    let grows =
+        grows.replace("std.egress_spec = 2;", "std.egress_spec = 2; hdr.more.setValid(); hdr.more.x = 5;");
+    let options = Options { placement: Placement::Extern, ..Options::default() };
+    let (mut switch, compartment) = switch(CallFail::Drop);
+    replace(&mut switch, &compiled_with(&grows, &options));
+    let mut long = packet(1, 0, 2);
+    long.resize(MAX_HEADER_BYTES as usize, 0xcd);
+    arrive(&mut switch, [packet(1, 1, 1), long]);
+    compartment.answer(1, Manner::Honest);
+    left(&mut switch);
+    let last = switch.io().output[1].last().unwrap();
+    assert_eq!((last[14], last.len()), (2, MAX_HEADER_BYTES as usize + 8));
+    assert!(last[23..].iter().rev().take(9_000).all(|b| *b == 0xcd));
+}
+
+#[test]
+fn a_packet_that_has_a_place_may_call_again() {
+    let (mut switch, compartment) = switch(CallFail::Drop);
+    for n in 0..MAX_CALLS {
+        arrive(&mut switch, [packet(n as u8, 2, 0)]);
+    }
+    // Two are of one flow: the second one's next call is behind that of the first.
+    for _ in 0..3 {
+        compartment.answer(MAX_CALLS, Manner::Honest);
+        left(&mut switch);
+    }
+    assert_eq!(switch.counts().dropped(DropReason::CallsFull), 0);
+    assert_eq!(left(&mut switch).len(), MAX_CALLS);
+}
+
+/// A program that names no port, as no compiler makes one with calls.
+#[test]
+fn a_packet_whose_port_is_gone_leaves_by_no_other() {
+    let (mut switch, compartment) = switch(CallFail::Drop);
+    let (program, traits) = load(&caller());
+    switch.replace(program, Traits { architecture: Architecture::Ebpf, ..traits }, &[]);
+    arrive(&mut switch, [packet(1, 1, 1)]);
+    switch.delete_port(1, &mut None).unwrap();
+    switch.add_port(3, &mut Some(0)).unwrap();
+    compartment.answer(1, Manner::Honest);
+    assert_eq!(left(&mut switch), []);
+    assert!(switch.io().output[0].is_empty(), "that is port 3 now");
+    assert_eq!(switch.counts().dropped(DropReason::NoPort), 1);
+}
+
+/// Calls in egress, of which it knows how long packets waited before it.
+#[test]
+fn packets_of_a_flow_keep_their_order_behind_a_queue() {
+    let call = "if (hdr.h.calls >= 1) { hdr.h.value = key(hdr.h.value); }";
+    let empty = "inout standard_metadata_t std) { apply { } }";
+    let egress = "inout standard_metadata_t std) { apply { if (std.deq_qdepth < 99) { CALL } } }";
+    let text = CALLER.replace(call, "").replace(empty, &egress.replace("CALL", call));
+    let options = Options { placement: Placement::Extern, ..Options::default() };
+    let (mut switch, compartment) = switch(CallFail::Drop);
+    replace(&mut switch, &compiled_with(&text, &options));
+    switch.set_queue(2, Some(QueueLimits::default())).unwrap();
+    arrive(&mut switch, [packet(1, 1, 1), packet(1, 0, 2), packet(2, 0, 3), packet(1, 1, 4)]);
+    assert_eq!(left(&mut switch), [(7, 3)]);
+    compartment.answer(1, Manner::Honest);
+    assert_eq!(left(&mut switch), [(7, 3), (ONCE, 1), (7, 2)]);
+    compartment.answer(1, Manner::Honest);
+    assert_eq!(left(&mut switch), [(7, 3), (ONCE, 1), (7, 2), (ONCE, 4)]);
 }
 
 /// An event while packets flow.
@@ -321,8 +425,7 @@ proptest! {
     #[test]
     fn every_packet_leaves_in_its_order_or_is_counted(events in prop::collection::vec(event(), 1..120)) {
         let (mut switch, mut compartment) = switch(CallFail::Drop);
-        let options = Options { placement: Placement::Extern, ..Options::default() };
-        let compiled = compiled_with(CALLER, &options);
+        let compiled = caller();
         let mut number = 0;
         for event in events {
             match event {
@@ -339,8 +442,7 @@ proptest! {
                 Event::TimePasses => switch.pass(DEADLINE),
                 Event::Program => {
                     compartment.0.lock().unwrap().at_once = true;
-                    let (program, traits) = load(&compiled);
-                    switch.replace(program, traits, &[]);
+                    replace(&mut switch, &compiled);
                     compartment.0.lock().unwrap().at_once = false;
                 }
             }

@@ -179,9 +179,9 @@ impl Stub {
         let ty = if f.has_result { Ty::Int(64) } else { Ty::None };
         let result = self.b.emit(Op::Extern { name: f.name.clone(), args }, ty);
         let data = self.within(f.length);
-        if f.has_result {
-            self.b.emit(Op::Store { base: data, offset: RESULT as i32, bytes: 8, value: result }, Ty::None);
-        }
+        // Also without a result: a message that comes back unchanged is no answer.
+        let value = if f.has_result { result } else { Opnd::C(0) };
+        self.b.emit(Op::Store { base: data, offset: RESULT as i32, bytes: 8, value }, Ty::None);
         for at in words {
             if let Some(base) = memory {
                 let value = self.b.emit(Op::LoadMap { base, offset: at, bytes: 8 }, Ty::Int(64));

@@ -75,3 +75,40 @@ fn only_the_compartment_has_the_map_with_the_key() {
     let inline = compiled(&text, Placement::Inline);
     assert!(inline.functions.is_none() && has(&inline.object, "keyed_mark\0"));
 }
+
+/// A function that only counts gives nothing back, and its packet goes on all the same.
+#[test]
+fn a_function_without_a_result_answers_in_a_compartment() {
+    let text = r"
+        #include <v1model.p4>
+        @compartment extern void note(in bit<8> x);
+        header h_t { bit<8> x; }
+        struct headers { h_t h; }
+        struct metadata { }
+        parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t std) {
+            state start { p.extract(hdr.h); transition accept; }
+        }
+        control V(inout headers hdr, inout metadata m) { apply { } }
+        control I(inout headers hdr, inout metadata m, inout standard_metadata_t std) {
+            apply { note(hdr.h.x); std.egress_spec = 1; }
+        }
+        control E(inout headers hdr, inout metadata m, inout standard_metadata_t std) { apply { } }
+        control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
+        V1Switch(P(), V(), I(), E(), V(), D()) main;
+    ";
+    let folder = tempfile::tempdir().expect("a folder");
+    let functions = folder.path().join("note.c");
+    let c = r#"
+        #include "p4shield_program.h"
+        P4_MAP(notes, P4_ARRAY, uint32_t, uint64_t, 1);
+        void note(uint8_t x) {
+            uint32_t slot = 0;
+            uint64_t *sum = p4_map_lookup(&notes, &slot);
+            if (sum)
+                *sum += x;
+        }
+    "#;
+    std::fs::write(&functions, c).expect("a file");
+    let Some([inline, placed]) = run(text, &functions, &[ipv4(1)]) else { return };
+    assert_eq!((inline[0].len(), placed), (1, inline));
+}

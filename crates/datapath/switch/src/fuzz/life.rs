@@ -1,5 +1,6 @@
 //! The life itself: events, and what holds after each.
 
+use super::compartment::Compartment;
 use super::draw::Draw;
 use super::ports::{Memory, Port, Sum};
 use super::programs::{Programs, names};
@@ -21,7 +22,7 @@ const INPUT: usize = 100;
 /// Rounds after which packets that still wait are those of a program that clones without end.
 const ROUNDS: usize = 300;
 /// Numbers of the programs, as often as they are chosen.
-const MOSTLY: [usize; 8] = [0, 1, 0, 1, 0, 2, 3, 4];
+const MOSTLY: [usize; 12] = [0, 1, 0, 1, 0, 2, 3, 4, 5, 6, 5, 6];
 /// Numbers of ports at the beginning.
 const PORTS: [u16; 8] = [3, 4, 2, 3, 1, 4, 3, 0];
 /// Bits of the second byte of a packet for `requests.p4`: what it asks for has an end.
@@ -52,6 +53,8 @@ struct Life<'a> {
     program: usize,
     mode: Mode,
     threads: Threads,
+    /// The compartments of both threads.
+    compartments: [Compartment; 2],
     /// Packets that were injected.
     injected: Sum,
     /// A port that was deleted.
@@ -66,7 +69,28 @@ impl<'a> Life<'a> {
         let (loaded, traits) = programs.load(program, mode);
         let ports = PORTS[draw.below(PORTS.len())];
         let threads = Threads::new(draw.flag(), ports, loaded, traits);
-        Self { draw, programs, program, mode, threads, injected: Sum::default(), spare: None }
+        let compartments = <[Compartment; 2]>::default();
+        let mut life = Self {
+            draw,
+            programs,
+            program,
+            mode,
+            threads,
+            compartments,
+            injected: Sum::default(),
+            spare: None,
+        };
+        (0..2).for_each(|thread| life.set_calls(thread));
+        life
+    }
+
+    /// Gives a thread another compartment, or none.
+    fn set_calls(&mut self, thread: u8) {
+        let Self { draw, threads, compartments, .. } = self;
+        let compartment = &mut compartments[usize::from(thread % 2)];
+        *compartment = Compartment::default();
+        let settings = (draw.below(8) > 0).then(|| compartment.settings(draw));
+        drop(threads.get(thread).set_calls(settings));
     }
 
     /// Draws a thread.
@@ -76,7 +100,7 @@ impl<'a> Life<'a> {
     }
 
     fn event(&mut self) {
-        match self.draw.below(26) {
+        match self.draw.below(30) {
             0..=4 => self.arrive(),
             5..=9 => drop(self.switch().round()),
             10 => self.inject(),
@@ -92,6 +116,14 @@ impl<'a> Life<'a> {
             22 => self.set_twin(),
             23 => self.spread(),
             24 => self.threads.gather(),
+            25..=27 => {
+                let thread = self.draw.byte() % 2;
+                self.compartments[usize::from(thread)].act(&mut self.draw);
+            }
+            28 => {
+                let thread = self.draw.byte();
+                self.set_calls(thread);
+            }
             _ => {
                 let time = Duration::from_micros(self.draw.word().into()) * 100;
                 self.threads.all().for_each(|switch| switch.pass(time));
@@ -298,9 +330,10 @@ impl<'a> Life<'a> {
         let counts = self.threads.counts();
         let queued: u64 = self.threads.get(0).queues().iter().map(|q| q.waiting).sum();
         let handed = self.threads.handed();
+        let calling: u64 = self.threads.all().map(|switch| switch.local.calls.waiting() as u64).sum();
         assert!(
-            counts.balance() && counts.waiting == queued + handed,
-            "{queued} + {handed} wait; {counts:?}"
+            counts.balance() && counts.waiting == queued + handed + calling,
+            "{queued} + {handed} + {calling} wait; {counts:?}"
         );
         let all = counts.ports.iter().fold(counts.deleted, |sum, port| sum.plus(*port));
         let Passed { arrived, sent, too_long, lost } = self.threads.passed();
@@ -317,6 +350,7 @@ impl<'a> Life<'a> {
     /// Lets all packets leave.
     fn drain(&mut self) {
         self.threads.all().for_each(Switch::stop_recording);
+        self.threads.all().for_each(|switch| drop(switch.set_calls(None)));
         for _ in 0..ROUNDS {
             let rounds =
                 self.threads.all().map(|switch| switch.round().expect("ports in memory have no error"));

@@ -1,6 +1,7 @@
 //! The life of a switch, from any bytes: a program, then packets, writes, ports that come and go, other
-//! programs, recordings and time. Entry point for fuzzing.
+//! programs, compartments, recordings and time. Entry point for fuzzing.
 
+mod compartment;
 mod draw;
 mod life;
 mod ports;

@@ -12,6 +12,13 @@ const REDIRECT: &str = include_str!("programs/redirect.p4");
 /// Behind it, egress of [`REQUESTS`] knows how long packets waited.
 const QUEUES: (&str, &str) = ("// QUEUES", "hdr.h.group = hdr.h.group ^ (bit<16>) std.deq_qdepth;");
 
+/// [`REQUESTS`] with calls of a function in a compartment, from ingress and egress.
+const CALLS: [(&str, &str); 3] = [
+    ("header h_t", "@compartment extern bit<16> key(in bit<16> x);\nheader h_t"),
+    ("// INGRESS", "if (hdr.h.only[4:4] == 1) { hdr.h.keep = key(hdr.h.keep); }"),
+    ("// EGRESS", "if (hdr.h.only[5:5] == 1) { hdr.h.keep = key(hdr.h.keep); }"),
+];
+
 /// Programs that a life begins with or changes to, compiled once.
 pub struct Programs(Vec<Compiled>);
 
@@ -29,12 +36,16 @@ impl Programs {
     /// The compiler or the verifier refuses one.
     pub fn new(compile: impl Fn(&str, bool) -> Vec<u8> + Sync) -> Self {
         let queued = REQUESTS.replace(QUEUES.0, QUEUES.1);
+        let calling = |text: &str| CALLS.iter().fold(text.to_owned(), |text, (at, by)| text.replace(at, by));
+        let (calls, queued_calls) = (calling(REQUESTS), calling(&queued));
         let texts = [
             (REQUESTS, Architecture::V1model),
             (&queued, Architecture::V1model),
             (ROUTER, Architecture::V1model),
             (FILTER, Architecture::Ebpf),
             (REDIRECT, Architecture::Ubpf),
+            (&calls, Architecture::V1model),
+            (&queued_calls, Architecture::V1model),
         ];
         let verified = |bytes: &[u8]| {
             let linked = link(&[Object::parse(bytes).expect("an object")]).expect("it links");

@@ -5,12 +5,15 @@ use super::{Programs, life};
 use crate::tests::compiled_with;
 use crate::{DropReason, Switch};
 use p4shield_bpf::Mode;
-use p4shield_p4::Options;
+use p4shield_p4::{Options, Placement};
 use p4shield_testbed::campaign::Random;
 use std::sync::LazyLock;
 
 static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
-    Programs::new(|text, trace| compiled_with(text, &Options { trace, ..Options::default() }).object)
+    Programs::new(|text, trace| {
+        let options = Options { trace, placement: Placement::Extern, ..Options::default() };
+        compiled_with(text, &options).object
+    })
 });
 
 #[test]

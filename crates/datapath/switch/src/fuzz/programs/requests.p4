@@ -28,6 +28,7 @@ control I(inout headers hdr, inout meta_t m, inout standard_metadata_t std) {
         seen.count((bit<32>) hdr.h.session);
         std.egress_spec = (bit<9>) hdr.h.port;
         if (hdr.h.only[3:3] == 1) { chosen.apply(); }
+        // INGRESS
         if (hdr.h.what[0:0] == 1 && (hdr.h.only[0:0] == 0 || m.rounds < 3)) {
             m.rounds = m.rounds + 1;
             resubmit_preserving_field_list(1);
@@ -44,6 +45,7 @@ control E(inout headers hdr, inout meta_t m, inout standard_metadata_t std) {
         runs_out.read(n, 0);
         runs_out.write(0, n + 1);
         // QUEUES
+        // EGRESS
         if (hdr.h.what[3:3] == 1 && (hdr.h.only[1:1] == 0 || std.instance_type == 0)) {
             clone(CloneType.E2E, (bit<32>) hdr.h.session);
         }

@@ -18,6 +18,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `io` | the traits of the ports |
+//! | `noted` | ports that note the times of each batch |
 //! | `numbers` | the numbers of ports, and the thread that sends by each |
 //! | `places` | the places of ports |
 //! | `share` | how threads share the queues of a port |
@@ -51,6 +52,7 @@ mod exit;
 pub mod fuzz;
 mod io;
 mod links;
+mod noted;
 mod numbers;
 mod pipeline;
 mod places;
@@ -71,6 +73,7 @@ pub use calls::{CallFail, CallPort, CallSettings, MAX_CALLS, NoCompartment, Subm
 pub use counts::{Counts, DropReason, PortCounts};
 pub use io::{BATCH, ExchangePorts, PacketIo, Refused, Unsent};
 pub use links::{Bell, Links, MAX_THREADS, link};
+pub use noted::{BatchLog, BatchTimes, Noted, TakenBatches, Ticks};
 pub use numbers::{MAX_PORT, MAX_PORTS, Way};
 pub use pipeline::{Pipeline, PipelineHandle};
 pub use places::PortError;

@@ -1,10 +1,11 @@
 //! The packet threads: the round of each, and the start and end of those beside the first.
 
+use crate::noting::PacketSwitch;
 use crate::order::Inbox;
 use crate::surroundings::Restriction;
-use p4shield_io::ports::{self, FurtherPorts, Ports};
+use p4shield_io::ports::{self, FurtherPorts};
 use p4shield_runtime::sandbox::SandboxError;
-use p4shield_switch::{Links, PacketIo as _, PortError, Seat, Switch};
+use p4shield_switch::{Links, Noted, PacketIo as _, PortError, Seat};
 use p4shield_text::chain;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -50,7 +51,7 @@ pub(crate) struct Running {
 impl Crew {
     /// Gathers the parts of each.
     pub(crate) fn new(
-        first: &Switch<Ports>,
+        first: &PacketSwitch,
         ports: Vec<FurtherPorts>,
         links: Vec<Links>,
         inboxes: Vec<Inbox>,
@@ -92,11 +93,11 @@ impl Crew {
 
 impl Member {
     /// Makes the switch of the calling thread.
-    fn begin(self, restriction: Restriction) -> Result<(Switch<Ports>, Inbox), StartError> {
+    fn begin(self, restriction: Restriction) -> Result<(PacketSwitch, Inbox), StartError> {
         let Self { seat, ports, links, inbox } = self;
         let ways = ports.ways.clone();
         let ports = ports.into_ports().map_err(StartError::Ports)?;
-        let mut switch = seat.take(ports).map_err(StartError::Numbers)?;
+        let mut switch = seat.take(Noted::new(ports, None)).map_err(StartError::Numbers)?;
         switch.set_links(links, &ways);
         restriction.apply().map_err(StartError::Sandbox)?;
         Ok((switch, inbox))
@@ -114,7 +115,7 @@ impl Drop for Running {
 }
 
 /// Forwards a batch of each port, and executes orders; sleeps if there was nothing to do.
-pub(crate) fn step(switch: &mut Switch<Ports>, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
+pub(crate) fn step(switch: &mut PacketSwitch, inbox: &mut Inbox, problems: &Mutex<Vec<String>>) {
     let received = switch.round().unwrap_or_else(|error| note(problems, &error));
     inbox.serve(switch);
     if received > 0 {

@@ -3,6 +3,7 @@
 use crate::api::{
     Answer, Dropped, FunctionsStatus, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic,
 };
+use crate::noting::Noting;
 use crate::order::{Threads, Work};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loader, Named};
@@ -36,6 +37,8 @@ pub(crate) struct Desk {
     pub(crate) functions: Mutex<Option<FunctionsStatus>>,
     /// Written by the thread that keeps the ports.
     pub(crate) sampled: Mutex<Sampled>,
+    /// The notes of batches, while a client takes them.
+    pub(crate) noting: Mutex<Option<Noting>>,
     /// Held while something is written or a port changes, so that writes of two clients do not mix.
     pub(crate) writing: Mutex<()>,
 }
@@ -62,6 +65,9 @@ impl Endpoint for Desk {
             Ok(Request::Record { wanted }) => self.record(wanted).map(|()| Answer::Done),
             Ok(Request::Records) => self.records().map(Answer::Records),
             Ok(Request::StopRecording) => self.stop_recording().map(|()| Answer::Done),
+            Ok(Request::NoteBatches) => self.note_batches().map(|()| Answer::Done),
+            Ok(Request::Batches) => self.take_batches().map(Answer::Batches),
+            Ok(Request::StopBatches) => self.stop_notes().map(|()| Answer::Done),
             Ok(Request::Inject { port, packet }) => self.inject(port, &packet).map(Answer::Records),
             Ok(Request::Digests { from }) => self.digests(from).map(Answer::Digests),
             Ok(Request::PacketsIn { from }) => self.packets_in(from).map(Answer::PacketsIn),

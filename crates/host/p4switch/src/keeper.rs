@@ -74,6 +74,7 @@ impl Desk {
         watch.look(self.ports.interfaces())?;
         self.keep_ports(watch);
         self.sample();
+        self.end_late_notes();
         // A recording has ended.
         self.spread();
         watch.wait(LOOK, self.nudge.bell())?;

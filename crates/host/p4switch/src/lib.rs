@@ -27,6 +27,8 @@
 //! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
 //! | `recorder` | the packet thread's part of it |
+//! | `batches` | notes batches of all threads for a client, each with its times |
+//! | `noting` | the packet thread's switch, with its notes, and the log that a client leaves it |
 //! | `program` | a program: its code for the packet thread, its names for the desk |
 //! | `order` | orders from the desk to the packet thread, which executes them between two rounds |
 //! | `run` | the first packet thread, and what is set up for all |
@@ -45,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod batches;
 mod cells;
 mod change;
 mod controller;
@@ -59,6 +62,7 @@ mod line;
 mod load;
 mod metrics;
 mod names;
+mod noting;
 mod opener;
 mod order;
 mod outside;

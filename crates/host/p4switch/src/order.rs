@@ -1,15 +1,16 @@
 //! Orders from the desk to the packet threads. What the threads share is the first one's to change.
 
 use crate::change::{ChangeError, Changes, on};
+use crate::noting::PacketSwitch;
 use crate::recorder::RecordWork;
 use p4shield_bpf::Program;
 use p4shield_bpf::maps::{Map, MapCopy, MapError};
 use p4shield_io::afxdp::InterfacePort;
 use p4shield_io::controller::Sent;
-use p4shield_io::ports::Ports;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_switch::{
-    Bell, CallSettings, Counts, PipelineHandle, PortCounts, PortError, QueueState, Switch, Traits, Twin, Way,
+    BatchLog, Bell, CallSettings, Counts, PipelineHandle, PortCounts, PortError, QueueState, Traits, Twin,
+    Way,
 };
 use p4shield_traffic::{Groups, Sessions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -77,6 +78,8 @@ pub(crate) enum Work {
     Sessions(Sessions),
     /// Copies the state of the queues.
     Queues(Vec<QueueState>),
+    /// Exchanges the thread's log of batches and this one.
+    Batches(Option<Box<BatchLog>>),
     /// Records packets.
     Record(RecordWork),
     /// Copies the counts of packets: those of each port by its number, and the others.
@@ -252,7 +255,7 @@ impl Inbox {
     }
 
     /// Executes the orders that are there.
-    pub(crate) fn serve(&mut self, switch: &mut Switch<Ports>) {
+    pub(crate) fn serve(&mut self, switch: &mut PacketSwitch) {
         for _ in 0..ORDERS {
             let Some(Order { work, reply, .. }) = self.next_order() else { return };
             // The desk may have ended.
@@ -266,7 +269,7 @@ impl Inbox {
     }
 }
 
-fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
+fn execute(mut work: Work, switch: &mut PacketSwitch) -> Done {
     let result = match &mut work {
         Work::Change(changes) => changes.apply(switch),
         Work::Copy { map, copy } => {
@@ -309,6 +312,10 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
             switch.copy_queues(queues);
             Ok(())
         }
+        Work::Batches(log) => {
+            *log = switch.io().exchange_log(log.take());
+            Ok(())
+        }
         Work::Record(work) => {
             work.execute(switch);
             Ok(())
@@ -321,13 +328,13 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
         }
         Work::Port(order) => change_port(order, switch).map_err(ChangeError::Port),
         Work::Sent(sent) => {
-            if let Some(controller) = switch.io().controller() {
+            if let Some(controller) = switch.io().inner().controller() {
                 controller.copy(sent);
             }
             Ok(())
         }
         Work::Put(packet, put) => {
-            *put = switch.io().controller().is_some_and(|c| c.put(packet));
+            *put = switch.io().inner().controller().is_some_and(|c| c.put(packet));
             Ok(())
         }
         Work::Calls(settings) => {
@@ -342,7 +349,7 @@ fn execute(mut work: Work, switch: &mut Switch<Ports>) -> Done {
     Done { work, result }
 }
 
-fn change_port(order: &mut PortOrder, switch: &mut Switch<Ports>) -> Result<(), PortError> {
+fn change_port(order: &mut PortOrder, switch: &mut PacketSwitch) -> Result<(), PortError> {
     let PortOrder { number, change, port, way } = order;
     match *change {
         PortChange::Add => switch.add_port(*number, port),

@@ -6,15 +6,16 @@ use crate::desk::Desk;
 use crate::functions::{Functions, FunctionsConfig};
 use crate::keeper::Keeper;
 use crate::metrics;
+use crate::noting::PacketSwitch;
 use crate::order::{Inbox, threads};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced};
 use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
 use p4shield_io::afxdp::Watch;
-use p4shield_io::ports::{self, OpenPorts, Ports, PortsConfig};
+use p4shield_io::ports::{self, OpenPorts, PortsConfig};
 use p4shield_runtime::sandbox::SandboxError;
 use p4shield_socket::{Entrance, ListenError, Listener, Server, listen};
-use p4shield_switch::{MAX_THREADS, PacketIo as _, PortError, Switch, link};
+use p4shield_switch::{MAX_THREADS, Noted, PacketIo as _, PortError, Switch, link};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,7 +275,7 @@ pub(crate) fn forward<E: Entrance>(
     });
     let ports = PortList::new(known.collect());
     let (program, traits, named) = loaded.parts(config.traced);
-    let mut switch = Switch::new(io, numbers, program, traits)?;
+    let mut switch = Switch::new(Noted::new(io, None), numbers, program, traits)?;
     let (threads, mut inboxes) = threads(config.threads).map_err(SwitchError::System)?;
     let mut links = link(&inboxes.iter().map(Inbox::rings).collect::<Vec<_>>());
     let crew = Crew::new(&switch, further, links.split_off(1), inboxes.split_off(1), place.restriction);
@@ -295,6 +296,7 @@ pub(crate) fn forward<E: Entrance>(
         start: Instant::now(),
         functions: Mutex::new(None),
         sampled: Mutex::default(),
+        noting: Mutex::default(),
         writing: Mutex::new(()),
     };
     let load_all = || config.entries.iter().try_for_each(|file| load_file(&desk, file));
@@ -336,7 +338,7 @@ fn serve_metrics(
 fn serving<T: Send>(
     work: impl FnOnce() -> T + Send,
     inbox: &mut Inbox,
-    switch: &mut Switch<Ports>,
+    switch: &mut PacketSwitch,
 ) -> Result<T, SwitchError> {
     std::thread::scope(|scope| {
         let working = scope.spawn(work);
@@ -362,7 +364,7 @@ fn load_file(desk: &Desk, file: &EntriesFile) -> Result<(), SwitchError> {
 ///
 /// # Errors
 /// A file is damaged, or cannot be written: no packet behind that is forwarded.
-fn replay(switch: &mut Switch<Ports>, inbox: &mut Inbox, stop: &AtomicBool) -> Result<(), SwitchError> {
+fn replay(switch: &mut PacketSwitch, inbox: &mut Inbox, stop: &AtomicBool) -> Result<(), SwitchError> {
     while !stop.load(Ordering::Relaxed) {
         let received = switch.round()?;
         inbox.serve(switch);

@@ -1,6 +1,8 @@
 //! The client of a switch's socket.
 
-use super::messages::{Answer, DigestsView, NamesView, PacketsIn, QueueStatus, Replaced, Request, Status};
+use super::messages::{
+    Answer, BatchesView, DigestsView, NamesView, PacketsIn, QueueStatus, Replaced, Request, Status,
+};
 use crate::permit::permit;
 use crate::recorded::{RecordsView, Wanted};
 use p4shield_entries::Format;
@@ -262,6 +264,40 @@ pub fn records(socket: &Path) -> Result<RecordsView, ApiError> {
 /// [`ApiError`].
 pub fn stop_recording(socket: &Path) -> Result<(), ApiError> {
     match ask(socket, &Request::StopRecording)? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Has a switch start to note the times of each batch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn note_batches(socket: &Path) -> Result<(), ApiError> {
+    match ask(socket, &Request::NoteBatches)? {
+        Answer::Done => Ok(()),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Takes the batches that a switch noted since the last call. The notes end three seconds after the last
+/// call.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn batches(socket: &Path) -> Result<BatchesView, ApiError> {
+    match ask(socket, &Request::Batches)? {
+        Answer::Batches(batches) => Ok(batches),
+        _ => Err(ApiError::Unexpected),
+    }
+}
+
+/// Ends the notes of a switch.
+///
+/// # Errors
+/// [`ApiError`].
+pub fn stop_batches(socket: &Path) -> Result<(), ApiError> {
+    match ask(socket, &Request::StopBatches)? {
         Answer::Done => Ok(()),
         _ => Err(ApiError::Unexpected),
     }

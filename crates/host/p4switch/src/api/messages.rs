@@ -86,6 +86,14 @@ pub enum Request {
     Records,
     /// Ends the recording.
     StopRecording,
+    /// Starts to note the times of each batch.
+    #[serde(rename = "note_batches")]
+    NoteBatches,
+    /// Takes the batches that were noted since the last time.
+    Batches,
+    /// Ends the notes.
+    #[serde(rename = "stop_batches")]
+    StopBatches,
     /// Judges a packet as if it had arrived, and records what happens to it.
     Inject {
         /// The port.
@@ -122,6 +130,8 @@ pub enum Answer {
     Queues(Vec<QueueStatus>),
     /// Recorded packets.
     Records(RecordsView),
+    /// Noted batches.
+    Batches(BatchesView),
     /// Digests.
     Digests(DigestsView),
     /// Packets to the controller.
@@ -223,6 +233,28 @@ pub struct PacketIn {
     pub values: Vec<(String, String)>,
     /// The bytes behind the header, hexadecimal.
     pub payload: String,
+}
+
+/// Batches that were noted since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchesView {
+    /// Those of each packet thread.
+    pub threads: Vec<ThreadBatches>,
+}
+
+/// Noted batches of a packet thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadBatches {
+    /// The packets of each batch, and the nanoseconds to receive, process and send them. Each time is without
+    /// that of the clock's own reads.
+    pub batches: Vec<[u32; 4]>,
+    /// Nanoseconds from the start of the first round to the end of the last one, with those in which the
+    /// thread slept.
+    pub span_ns: u64,
+    /// Nanoseconds in rounds without a packet.
+    pub empty_ns: u64,
+    /// Batches for which there was no room.
+    pub missed: u64,
 }
 
 /// The state that a replaced program left.

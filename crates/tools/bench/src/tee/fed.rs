@@ -4,12 +4,12 @@
 use anyhow::{Context, ensure};
 use p4shield_afxdp::Mode;
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
-use p4shield_switch::PacketIo;
+use p4shield_switch::{BatchLog, Noted, PacketIo};
 
 use super::fit::Measured;
-use super::noted::{Load, Noted, Notes, Sizes, Ticks};
 use super::options::Ports;
 use super::row::{Extent, Row};
+use super::sizes::{Limited, Load, Sizes, log};
 use crate::fixture::forward::{Forwarded, forward};
 use crate::fixture::opened::{Opened, in_memory, null_devices};
 use crate::fixture::ports::OneWay;
@@ -50,19 +50,19 @@ trait Open<I>: Fn() -> anyhow::Result<Opened<'static, I>> {}
 impl<I, F: Fn() -> anyhow::Result<Opened<'static, I>>> Open<I> for F {}
 
 fn measure<I: PacketIo>(row: &Row, extent: &Extent<'_>, open: impl Open<I>) -> anyhow::Result<Measured> {
-    let mut notes = [Notes::default(), Notes::default()];
+    let mut logs = [log(extent.ticks), log(extent.ticks)];
     let mut measured = Measured::default();
     let (mut received, mut sent) = (0, 0);
     // Both sides of a comparison see the machine's other load alike.
     for _ in 0..extent.rounds {
-        let (_, load) = noted(row, extent, &open, Sizes::shuffled, &mut notes)?;
+        let (_, load) = noted(row, extent, &open, Sizes::shuffled, &mut logs)?;
         measured.batches.extend(load.batches);
         let bare = forward(row.program, open()?.map(OneWay, OneWay), 1, extent.length)?;
         check(row, &bare)?;
         (received, sent) = (received + bare.packets.received, sent + bare.packets.sent);
         measured.core.push(bare.core);
         measured.bare.extend(bare.rates);
-        let (forwarded, load) = noted(row, extent, &open, || Sizes::Natural, &mut notes)?;
+        let (forwarded, load) = noted(row, extent, &open, || Sizes::Natural, &mut logs)?;
         measured.noted.extend(forwarded.rates);
         measured.full.join(load);
     }
@@ -76,16 +76,15 @@ fn noted<I: PacketIo>(
     extent: &Extent<'_>,
     open: &impl Open<I>,
     sizes: fn() -> Sizes,
-    [first, second]: &mut [Notes; 2],
+    [first, second]: &mut [BatchLog; 2],
 ) -> anyhow::Result<(Forwarded, Load)> {
-    let ticks: &Ticks = extent.ticks;
     let ports = open()?.map(
-        |io| OneWay(Noted::new(io, ticks, first, sizes())),
-        |io| OneWay(Noted::new(io, ticks, second, sizes())),
+        |io| OneWay(Limited::new(Noted::new(io, Some(&mut *first)), sizes())),
+        |io| OneWay(Limited::new(Noted::new(io, Some(&mut *second)), sizes())),
     );
     let forwarded = forward(row.program, ports, 1, extent.length)?;
     check(row, &forwarded)?;
-    let mut load = first.take(ticks);
-    load.join(second.take(ticks));
+    let mut load = Load::from(first.take());
+    load.join(second.take().into());
     Ok((forwarded, load))
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use p4shield_batch_model::{BATCH, Batch, Estimate, FitError, Line, Model};
 
-use super::noted::Load;
 use super::report::{Assumption, Costs, Loaded, Maximum, Part, Residual, Size};
+use super::sizes::Load;
 use crate::stats::{Percentiles, Spread};
 
 /// A batch is interrupted that takes so many times the median of its size.

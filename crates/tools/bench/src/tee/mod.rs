@@ -10,27 +10,26 @@
 //! | `options` | what to measure |
 //! | `row`, `rows` | what a row starts; all of them |
 //! | `fed`, `veth` | rows by where their batches come from: ports that always have packets, a sender |
-//! | `noted`, `filled` | ports that note batches; that let packets gather |
+//! | `sizes`, `filled` | ports that are asked for batches of all sizes; that let packets gather |
 //! | `fit` | what follows from the batches |
 //! | `report` | the figures |
 
 mod fed;
 mod filled;
 mod fit;
-mod noted;
 mod options;
 mod report;
 mod row;
 mod rows;
+mod sizes;
 mod veth;
 
 use std::time::Duration;
 
 use p4shield_batch_model::PUBLISHED;
-use quanta::Clock;
+use p4shield_switch::Ticks;
 
 use self::fit::{Fit, fit};
-use self::noted::Ticks;
 pub use self::options::{Options, Pair, Ports};
 pub use self::report::{
     Assumption, Costs, Loaded, Maximum, Missing, Part, Report, Residual, RowFigures, RowName, Size,
@@ -53,7 +52,7 @@ pub fn steps(options: &Options) -> usize {
 /// # Errors
 /// A program does not compile or load, or forwards no packet, which is a bug; DPDK or a port does not start.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
-    let ticks = Ticks::of(Clock::new());
+    let ticks = Ticks::calibrated();
     let length = Duration::from_millis(options.milliseconds.into());
     let interfaces = options.interfaces.as_ref();
     let extent = Extent { rounds: options.rounds, length, ticks: &ticks, interfaces };

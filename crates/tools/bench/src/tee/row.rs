@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use p4shield_switch::Ticks;
+
 use super::fit::Measured;
-use super::noted::Ticks;
 use super::options::{Pair, Ports};
 use super::report::RowName;
 use crate::fixture::programs::Case;

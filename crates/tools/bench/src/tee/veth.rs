@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
-use p4shield_switch::{BATCH, PacketIo};
+use p4shield_switch::{BATCH, BatchLog, Noted, PacketIo};
 
 use super::filled::{Filled, Spells};
 use super::fit::{Measured, Rate};
-use super::noted::{Load, Noted, Notes, Sizes};
 use super::row::{Extent, Row};
+use super::sizes::{Load, log};
 use crate::cores;
 use crate::fixture::forward::{Forwarded, Packets, forward};
 use crate::fixture::hosts::{Hosts, INTERFACE, PORTS};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Measures bare ports.
 pub(super) fn measure(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
     let bed = Bed { row, extent, hosts: &Hosts::make()? };
-    let mut notes = Notes::default();
+    let mut notes = log(extent.ticks);
     let mut measured = Measured::default();
     let (mut received, mut sent) = (0, 0);
     for _ in 0..extent.rounds {
@@ -60,7 +60,7 @@ struct Bed<'a> {
 
 impl Bed<'_> {
     /// Forwards at full load, without notes and with them. Returns the packets without.
-    fn full(&self, measured: &mut Measured, notes: &mut Notes) -> anyhow::Result<Packets> {
+    fn full(&self, measured: &mut Measured, notes: &mut BatchLog) -> anyhow::Result<Packets> {
         let rate = |spells: &Spells| {
             ensure!(spells.packets > 0, "no batch was full: more --milliseconds are needed");
             Ok(spells.packets as f64 / spells.busy.as_secs_f64() / 1e6)
@@ -72,23 +72,22 @@ impl Bed<'_> {
         measured.core.push(bare.core);
         let mut spells = Spells::default();
         let run = |ports, sent: &_| {
-            let noted = Noted::new(ports, self.extent.ticks, notes, Sizes::Natural);
+            let noted = Noted::new(ports, Some(&mut *notes));
             self.forward(Filled::new(noted, sent, &mut spells))
         };
         self.run(None, run)?;
         measured.noted.push(rate(&spells)?);
-        let mut load = notes.take(self.extent.ticks);
+        let mut load = Load::from(notes.take());
         load.micros -= spells.waited.as_secs_f64() * 1e6;
         measured.full.join(load);
         Ok(bare.packets)
     }
 
     /// Forwards what a sender sends at a rate, or as fast as it can, with notes. Returns the rate.
-    fn sent(&self, rate: Option<f64>, notes: &mut Notes) -> anyhow::Result<(f64, Load)> {
-        let ticks = self.extent.ticks;
-        let run = |ports, _: &_| self.forward(Noted::new(ports, ticks, notes, Sizes::Natural));
+    fn sent(&self, rate: Option<f64>, notes: &mut BatchLog) -> anyhow::Result<(f64, Load)> {
+        let run = |ports, _: &_| self.forward(Noted::new(ports, Some(&mut *notes)));
         let forwarded = self.run(rate, run)?;
-        Ok((forwarded.rates.iter().sum(), notes.take(ticks)))
+        Ok((forwarded.rates.iter().sum(), notes.take().into()))
     }
 
     /// Calls `work` on the second core with the switch's ports, and the counter of packets that the sender

@@ -1,6 +1,7 @@
 //! `p4shield switch`.
 
 mod array;
+mod batches;
 mod capture;
 mod completion;
 mod digest;
@@ -58,6 +59,7 @@ enum Command {
     Status(status::Status),
     Trace(trace::Trace),
     Capture(capture::Capture),
+    Batches(batches::Batches),
     Port(port::Ports),
     Table(table::Table),
     Group(group::Groups),
@@ -93,6 +95,7 @@ impl Args {
             Command::Status(a) => a.run(),
             Command::Trace(a) => a.run(),
             Command::Capture(a) => a.run(),
+            Command::Batches(a) => a.run(),
             Command::Port(a) => a.run(),
             Command::Table(a) => a.run(),
             Command::Group(a) => a.run(),

@@ -1,6 +1,7 @@
 //! `p4shield switch`: a router between two namespaces, whose entries are written while it runs.
 
 mod array;
+mod batches;
 mod completion;
 mod devices;
 mod digest;
@@ -134,6 +135,14 @@ impl Scene {
 
     fn pings(&self) -> bool {
         run(self.left.command("ping").args(["-c1", "-W1", "10.9.2.1"])).is_ok()
+    }
+
+    /// Pings while a command of `p4shield switch` runs, and returns its output.
+    fn asks_while_pinging(&self, words: &[&str]) -> String {
+        let mut ping = self.left.command("ping");
+        ping.args(["-i0.2", "-w60", "10.9.2.1"]).stdout(std::process::Stdio::null());
+        let _ping = Guarded::spawn(&mut ping).unwrap();
+        self.asks(words)
     }
 
     fn add_routes(&self) {

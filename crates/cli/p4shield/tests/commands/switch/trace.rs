@@ -14,16 +14,6 @@ fn icmp(destination: &str, ttl: u8) -> String {
     format!("0200000000fe0200000000010800{ip}0800f7ff00000000")
 }
 
-impl Scene {
-    /// Pings while a command of `p4shield switch` runs, and returns its output.
-    fn asks_while_pinging(&self, words: &[&str]) -> String {
-        let mut ping = self.left.command("ping");
-        ping.args(["-i0.2", "-w60", "10.9.2.1"]).stdout(std::process::Stdio::null());
-        let _ping = Guarded::spawn(&mut ping).unwrap();
-        self.asks(words)
-    }
-}
-
 #[test]
 fn a_trace_shows_the_way_of_packets_that_flow() {
     let Some(scene) = Scene::new() else { return };

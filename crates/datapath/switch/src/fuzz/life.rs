@@ -90,7 +90,7 @@ impl<'a> Life<'a> {
         let compartment = &mut compartments[usize::from(thread % 2)];
         *compartment = Compartment::default();
         let settings = (draw.below(8) > 0).then(|| compartment.settings(draw));
-        drop(threads.get(thread).set_calls(settings));
+        drop(threads.get(thread).set_calls(settings.map(Box::new)));
     }
 
     /// Draws a thread.

@@ -299,8 +299,8 @@ fn caller() -> Compiled {
 #[test]
 fn a_replacement_gives_no_packet_an_earlier_ones_answer() {
     let (mut switch, compartment) = switch(CallFail::Zero);
-    let short = CallSettings { deadline: Duration::from_millis(5), ..compartment.settings(CallFail::Zero) };
-    switch.set_calls(Some(short));
+    let short = CallSettings { deadline: Duration::from_millis(5), ..*compartment.settings(CallFail::Zero) };
+    switch.set_calls(Some(Box::new(short)));
     // Its second call is given up.
     arrive(&mut switch, [packet(1, 2, 1)]);
     replace(&mut switch, &caller());

@@ -58,13 +58,23 @@ fn batches_of_a_sender_have_natural_sizes() {
         return;
     }
     let report = report(&["--ports", "veth", "--milliseconds", "100"], NONE);
-    let [row] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
-    assert_eq!(row["ports"], "veth", "{row:#}");
-    assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
-    assert_eq!(row["loads"].as_array().unwrap().len(), 10, "{row:#}");
-    assert!(sum(&row["loads"], "batches") > 0.0, "{row:#}");
-    let all = sum(&row["sizes"], "batches");
-    assert!(sum(&row["loads"], "batches") < all, "batches at full load are among them: {row:#}");
+    let rows = report["rows"].as_array().unwrap();
+    let placements: Vec<_> = rows.iter().map(|row| row["placement"].as_str().unwrap()).collect();
+    assert_eq!(placements, ["bare", "secure pipeline, process"], "{report:#}");
+    for row in rows {
+        assert_eq!(row["ports"], "veth", "{row:#}");
+        assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
+        assert_eq!(row["loads"].as_array().unwrap().len(), 10, "{row:#}");
+        assert!(sum(&row["loads"], "batches") > 0.0, "{row:#}");
+        let all = sum(&row["sizes"], "batches");
+        assert!(sum(&row["loads"], "batches") < all, "batches at full load are among them: {row:#}");
+    }
+    let compared = &rows[1]["maximum"]["of_bare"];
+    assert!(rows[0]["maximum"]["of_bare"].is_null(), "{report:#}");
+    assert!(
+        ["measured", "of_core"].iter().all(|of| compared[of]["median"].as_f64() > Some(0.0)),
+        "{compared:#}"
+    );
 }
 
 #[test]

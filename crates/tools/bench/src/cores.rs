@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Returns the first two cores that this process may use, as of the first call; the same core twice if there
@@ -21,9 +22,18 @@ fn look() -> [usize; 2] {
 
 /// Binds this thread to `core`. If the kernel refuses, the thread keeps its cores and figures are noisier.
 pub fn pin(core: usize) {
+    bind(None, core);
+}
+
+/// Binds another thread to `core`, as [`pin`] does.
+pub(crate) fn pin_thread(thread: Pid, core: usize) {
+    bind(Some(thread), core);
+}
+
+fn bind(thread: Option<Pid>, core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
-    let _ = sched_setaffinity(None, &set);
+    let _ = sched_setaffinity(thread, &set);
 }
 
 #[cfg(test)]

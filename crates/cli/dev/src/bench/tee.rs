@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use p4shield_bench::tee::{Options, Report, run, steps};
 use p4shield_console::{Exit, output};
 
-use self::tables::{bar, costs, maximum, paper, rates, reasons, title_of};
+use self::tables::{bar, compared, costs, maximum, paper, rates, reasons, title_of};
 use super::{Form, table};
 
 mod figures;
@@ -59,5 +59,6 @@ fn print(r: &Report) -> anyhow::Result<()> {
     }
     table::print("the paper: T4P4S, 1500 bytes", &r.paper.iter().map(paper).collect::<Vec<_>>())?;
     output::line(format_args!("\n{}", bar(r)));
+    compared(r).iter().for_each(output::line);
     Ok(())
 }

@@ -15,21 +15,28 @@ use crate::fixture::opened::{Opened, in_memory, null_devices};
 use crate::fixture::ports::OneWay;
 
 /// Measures over ports in memory.
-pub(super) fn memory(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
-    measure(row, extent, || Ok(in_memory(row.bytes, row.threads)))
+pub(super) fn memory(rows: &[Row], extent: &Extent<'_>) -> anyhow::Result<Vec<Measured>> {
+    each(rows, |row| measure(row, extent, || Ok(in_memory(row.bytes, row.threads))))
 }
 
 /// Measures over DPDK's devices that always have packets.
-pub(super) fn net_null(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
-    measure(row, extent, || null_devices(row.bytes, row.threads))
+pub(super) fn net_null(rows: &[Row], extent: &Extent<'_>) -> anyhow::Result<Vec<Measured>> {
+    each(rows, |row| measure(row, extent, || null_devices(row.bytes, row.threads)))
 }
 
 /// Measures over interfaces of this machine, into the first of which a generator sends.
-pub(super) fn interfaces(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
+pub(super) fn interfaces(rows: &[Row], extent: &Extent<'_>) -> anyhow::Result<Vec<Measured>> {
     let names = extent.interfaces.context("--interfaces names none")?;
     // As in the paper, also where a driver would not need the copy: a guest's has no choice.
     let config = AfxdpConfig { mode: Mode::Copy, ..AfxdpConfig::new(names) };
-    measure(row, extent, || Ok(Opened::alone(AfxdpPorts::open(&config)?)))
+    each(rows, |row| measure(row, extent, || Ok(Opened::alone(AfxdpPorts::open(&config)?))))
+}
+
+fn each(
+    rows: &[Row],
+    measure: impl FnMut(&Row) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Vec<Measured>> {
+    rows.iter().map(measure).collect()
 }
 
 /// Returns an error if a switch has dropped packets, or has none.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use p4shield_batch_model::{BATCH, Batch, Estimate, FitError, Line, Model};
 
-use super::report::{Assumption, Costs, Loaded, Maximum, Part, Residual, Size};
+use super::report::{Assumption, Costs, Loaded, Maximum, OfBare, Part, Residual, Size};
 use super::sizes::Load;
 use crate::stats::{Percentiles, Spread};
 
@@ -29,16 +29,34 @@ pub(super) struct Measured {
     pub(super) noted: Vec<f64>,
     /// The part of the time in which the thread had its core, of each round without notes.
     pub(super) core: Vec<f64>,
-    /// Packets that the switch received and did not send, percent.
+    /// Packets that were lost, percent.
     pub(super) lost_percent: f64,
+    /// Packets of a sender, and those that arrived.
+    pub(super) offered: u64,
+    pub(super) forwarded: u64,
     /// The rates of a sender, from the lowest, where there is one.
     pub(super) rates: Vec<Rate>,
+    /// The comparison with the first row that was measured beside this one.
+    pub(super) of_bare: Option<OfBare>,
 }
 
 impl Measured {
-    /// Keeps the share of received packets that the switch did not send.
+    /// Keeps the share of packets that were lost.
     pub(super) fn lost(&mut self, received: u64, sent: u64) {
         self.lost_percent = 100.0 * received.saturating_sub(sent) as f64 / received.max(1) as f64;
+    }
+}
+
+/// Compares the maximum of each round with that of the first row in the same round.
+pub(super) fn compare(all: &mut [Measured]) {
+    let Some((first, others)) = all.split_first_mut() else { return };
+    for other in others {
+        let of = |rate: fn(&Measured, usize) -> f64| {
+            let rounds = other.bare.len().min(first.bare.len());
+            Spread::of((0..rounds).map(|n| rate(other, n) / rate(first, n)).collect())
+        };
+        let (measured, of_core) = (of(|m, n| m.bare[n]), of(|m, n| m.bare[n] / m.core[n]));
+        other.of_bare = Some(OfBare { measured, of_core });
     }
 }
 
@@ -107,6 +125,7 @@ pub(super) fn fit(measured: Measured, threads: usize) -> Result<Fit, FitError> {
             noted,
             core_percent: 100.0 * Spread::of(measured.core).median,
             lost_percent: measured.lost_percent,
+            of_bare: measured.of_bare,
             micros: percentiles(&measured.full.batches),
         },
         costs: costs(&io, &process, model.batches()),
@@ -309,6 +328,16 @@ mod tests {
         let residuals = fit(measured, 1).unwrap().residuals;
         let percents: Vec<_> = residuals.iter().map(|r| r.percent > 0.0).collect();
         assert_eq!(percents, [true, true, false, false, true], "{residuals:?}");
+    }
+
+    #[test]
+    fn rows_are_compared_round_by_round() {
+        let of = |bare: [f64; 3], core| Measured { bare: bare.into(), core: vec![core; 3], ..measured(0.0) };
+        let mut all = [of([2.0, 4.0, 8.0], 1.0), of([1.0, 3.0, 8.0], 0.5)];
+        compare(&mut all);
+        assert!(all[0].of_bare.is_none());
+        let OfBare { measured, of_core } = all[1].of_bare.clone().unwrap();
+        assert_eq!((measured.rounds, of_core.rounds), (vec![0.5, 0.75, 1.0], vec![1.0, 1.5, 2.0]));
     }
 
     #[test]

@@ -10,12 +10,11 @@
 //! | `options` | what to measure |
 //! | `row`, `rows` | what a row starts; all of them |
 //! | `fed`, `veth` | rows by where their batches come from: ports that always have packets, a sender |
-//! | `sizes`, `filled` | ports that are asked for batches of all sizes; that let packets gather |
+//! | `sizes` | ports that are asked for batches of all sizes |
 //! | `fit` | what follows from the batches |
 //! | `report` | the figures |
 
 mod fed;
-mod filled;
 mod fit;
 mod options;
 mod report;
@@ -32,17 +31,17 @@ use p4shield_switch::Ticks;
 use self::fit::{Fit, fit};
 pub use self::options::{Options, Pair, Ports};
 pub use self::report::{
-    Assumption, Costs, Loaded, Maximum, Missing, Part, Report, Residual, RowFigures, RowName, Size,
+    Assumption, Costs, Loaded, Maximum, Missing, OfBare, Part, Report, Residual, RowFigures, RowName, Size,
 };
-use self::row::{Extent, Row};
-use self::rows::rows;
+use self::row::{Extent, Group, Row};
+use self::rows::groups;
 use crate::fixture::forward::on_a_core;
 use crate::fixture::opened::{cores_here, lacks_dpdk};
 
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    rows(options).len()
+    groups(options).len()
 }
 
 /// Measures; calls `progress` before each row.
@@ -63,29 +62,46 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
         missing: Vec::new(),
         paper: &PUBLISHED,
     };
-    for row in rows(options) {
-        let name = row.name();
-        progress(format!("{}, {} bytes, threads: {}", name.ports, name.bytes, name.threads));
-        match measure(&row, &extent)? {
-            Ok(fit) => report.rows.push(figures(&row, fit)),
-            Err(reason) => report.missing.push(Missing { row: name, reason }),
+    for group in groups(options) {
+        if let Some(row) = group.rows.first() {
+            let name = row.name();
+            progress(format!("{}, {} bytes, threads: {}", name.ports, name.bytes, name.threads));
+        }
+        let fits = measure(&group, &extent)?;
+        for (row, fit) in group.rows.iter().zip(fits) {
+            match fit {
+                Ok(fit) => report.rows.push(figures(row, fit)),
+                Err(reason) => report.missing.push(Missing { row: row.name(), reason }),
+            }
         }
     }
     Ok(report)
 }
 
-/// Measures a row, or returns why this machine cannot.
-fn measure(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Result<Fit, String>> {
+/// Measures rows, or returns why this machine cannot.
+fn measure(group: &Group, extent: &Extent<'_>) -> anyhow::Result<Vec<Result<Fit, String>>> {
+    let rows = &group.rows;
+    if let Some(why) = rows.iter().find_map(lacks) {
+        return Ok(rows.iter().map(|_| Err(why.clone())).collect());
+    }
+    match on_a_core(|| (group.start)(rows, extent)) {
+        Ok(measured) => {
+            let fitted = rows.iter().zip(measured);
+            Ok(fitted.map(|(row, m)| fit(m, row.threads).map_err(|why| why.to_string())).collect())
+        }
+        Err(error) => {
+            let why = lacks_dpdk(&error).ok_or(error)?;
+            Ok(rows.iter().map(|_| Err(why.clone())).collect())
+        }
+    }
+}
+
+/// Returns what a row needs and this machine lacks.
+fn lacks(row: &Row) -> Option<String> {
     if row.threads > cores_here() {
-        return Ok(Err("this process may use one core only".to_owned()));
+        return Some("this process may use one core only".to_owned());
     }
-    if let (Ports::Veth, Err(why)) = (row.ports, p4shield_testbed::usable()) {
-        return Ok(Err(why));
-    }
-    match on_a_core(|| (row.start)(row, extent)) {
-        Ok(measured) => Ok(fit(measured, row.threads).map_err(|why| why.to_string())),
-        Err(error) => lacks_dpdk(&error).ok_or(error).map(Err),
-    }
+    (row.ports == Ports::Veth).then(p4shield_testbed::usable)?.err()
 }
 
 fn figures(row: &Row, fit: Fit) -> RowFigures {

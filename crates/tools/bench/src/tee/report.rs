@@ -32,7 +32,8 @@ pub struct Missing {
 /// The names of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowName {
-    /// The place of the program: `bare` in the switch's process.
+    /// The place of the program: `bare` in the switch's process, or `secure pipeline, process` with the whole
+    /// switch in a compartment.
     pub placement: &'static str,
     /// The kind of the switch's two ports.
     pub ports: String,
@@ -101,10 +102,22 @@ pub struct Maximum {
     /// The part of the time in which the first thread had its core, percent. Other processes had the rest,
     /// which the model does not know.
     pub core_percent: f64,
-    /// Packets that the switch received and did not send, percent.
+    /// Packets that the switch received and did not send, percent; where there is a sender, those that it
+    /// sent and that did not arrive.
     pub lost_percent: f64,
+    /// The comparison with the bare row that was measured beside this one.
+    pub of_bare: Option<OfBare>,
     /// The time of a batch in the switch at this rate.
     pub micros: Percentiles,
+}
+
+/// A maximum over that of the bare row in the same round.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfBare {
+    /// As both were measured.
+    pub measured: Spread,
+    /// The same, of the time in which each thread did not wait for its core.
+    pub of_core: Spread,
 }
 
 /// The difference of batches from the line.

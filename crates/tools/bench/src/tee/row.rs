@@ -25,18 +25,25 @@ pub(super) struct Extent<'a> {
 
 /// A row.
 pub(super) struct Row {
-    /// The place of the program: `bare` in the switch's process.
+    /// The place of the program: see [`RowName`].
     pub(super) placement: &'static str,
     /// The kind of the switch's ports.
     pub(super) ports: Ports,
+    /// The option `--placement` of a row that runs the product.
+    pub(super) option: &'static str,
     /// The program.
     pub(super) program: &'static Case,
     /// Bytes of a packet.
     pub(super) bytes: usize,
     /// Packet threads.
     pub(super) threads: usize,
-    /// Starts the switch, and returns its batches and rates.
-    pub(super) start: fn(&Self, &Extent<'_>) -> anyhow::Result<Measured>,
+}
+
+/// Rows that are measured side by side, one round of each by turns.
+pub(super) struct Group {
+    pub(super) rows: Vec<Row>,
+    /// Starts the switches, and returns the batches and rates of each.
+    pub(super) start: fn(&[Row], &Extent<'_>) -> anyhow::Result<Vec<Measured>>,
 }
 
 impl Row {

@@ -1,13 +1,17 @@
-//! The rows of the report. A further one is a further [`Row`], whose function starts what it measures.
+//! The rows of the report. A further placement of the product is a further line of [`PLACEMENTS`].
 
 use super::options::{Options, Ports};
-use super::row::Row;
+use super::row::{Group, Row};
 use super::{fed, veth};
 use crate::fixture::programs::TEE;
 
+/// The placements that rows on veth measure side by side, and the option that `p4shield switch run` has for
+/// each. The others are compared with the first.
+const PLACEMENTS: [(&str, &str); 2] = [("bare", "inline"), ("secure pipeline, process", "pipeline")];
+
 /// Returns the rows that these options ask for.
-pub(super) fn rows(options: &Options) -> Vec<Row> {
-    let mut rows = Vec::new();
+pub(super) fn groups(options: &Options) -> Vec<Group> {
+    let mut groups = Vec::new();
     for ports in &options.ports {
         for threads in &options.threads {
             for bytes in &options.bytes {
@@ -19,16 +23,18 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
                     Ports::Veth => veth::measure,
                     Ports::Interfaces => fed::interfaces,
                 };
-                rows.push(Row {
-                    placement: "bare",
+                let placements = if *ports == Ports::Veth { &PLACEMENTS[..] } else { &PLACEMENTS[..1] };
+                let row = |(placement, option): &(&'static str, &'static str)| Row {
+                    placement,
+                    option,
                     ports: *ports,
                     program: &TEE,
                     bytes: usize::from(*bytes),
                     threads: usize::from(*threads),
-                    start,
-                });
+                };
+                groups.push(Group { rows: placements.iter().map(row).collect(), start });
             }
         }
     }
-    rows
+    groups
 }

@@ -1,128 +1,198 @@
-//! Rows over AF_XDP ports on veth, with a sender on the first core: batches have the size that its rate
-//! gives them.
+//! Rows over AF_XDP ports on veth: `p4shield switch run`, as an operator starts it, with a sender on the
+//! first core and the packet thread on the second one. Batches have the size that the sender's rate gives
+//! them, and come from the switch as `p4shield switch batches` gets them.
 //!
 //! The sender is a thread with an AF_XDP port of its own in the left host's namespace. It sends what is due
-//! by the clock, at most a batch at once. For the maximum, packets gather first ([`Filled`]).
+//! by the clock, at most a batch at once. Packets count where they arrive, in the right host's namespace.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
+use p4shield_batch_model::Batch;
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
-use p4shield_switch::{BATCH, BatchLog, Noted, PacketIo};
+use p4shield_p4switch::api::{self, BatchesView, ThreadBatches};
+use p4shield_switch::{BATCH, PacketIo};
+use rustix::process::Pid;
 
-use super::filled::{Filled, Spells};
-use super::fit::{Measured, Rate};
+use super::fit::{Measured, Rate, compare};
 use super::row::{Extent, Row};
-use super::sizes::{Load, log};
+use super::sizes::Load;
 use crate::cores;
-use crate::fixture::forward::{Forwarded, Packets, forward};
-use crate::fixture::hosts::{Hosts, INTERFACE, PORTS};
-use crate::fixture::opened::Opened;
+use crate::fixture::hosts::{Hosts, INTERFACE};
+use crate::fixture::product::{Product, TEE, waited};
 use crate::fixture::programs::packets;
 
 /// The sender's rates, in parts of its maximum.
 const RATES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
-/// Longest time until the first packet.
+/// Longest time until packets arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Packets that arrive before a measurement.
+const FIRST: u64 = 1000;
 
-/// Measures bare ports.
-pub(super) fn measure(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Measured> {
-    let bed = Bed { row, extent, hosts: &Hosts::make()? };
-    let mut notes = log(extent.ticks);
-    let mut measured = Measured::default();
-    let (mut received, mut sent) = (0, 0);
+/// Measures switches side by side, one round of each by turns.
+pub(super) fn measure(rows: &[Row], extent: &Extent<'_>) -> anyhow::Result<Vec<Measured>> {
+    let beds = rows.iter().map(|row| Bed::start(row, extent)).collect::<Result<Vec<_>, _>>()?;
+    let mut all: Vec<_> = beds.iter().map(|_| Measured::default()).collect();
     for _ in 0..extent.rounds {
-        let packets = bed.full(&mut measured, &mut notes)?;
-        received += packets.received;
-        sent += packets.sent;
+        for (bed, measured) in beds.iter().zip(&mut all) {
+            bed.full(measured)?;
+        }
     }
-    ensure!(sent > 0, "the switch forwards no packet");
-    measured.lost(received, sent);
-    let (most, load) = bed.sent(None, &mut notes)?;
-    for part in RATES {
-        let offered = part * most;
-        let (received, load) = bed.sent(Some(offered), &mut notes)?;
-        measured.rates.push(Rate { offered, received, batches: load.batches });
+    for (bed, measured) in beds.iter().zip(&mut all) {
+        bed.at_rates(measured)?;
     }
-    measured.rates.push(Rate { offered: most, received: most, batches: load.batches });
-    measured.batches = measured.rates.iter().flat_map(|rate| &rate.batches).copied().collect();
-    measured.batches.extend(&measured.full.batches);
-    Ok(measured)
+    compare(&mut all);
+    Ok(all)
 }
 
-/// The surroundings of a measured row.
-struct Bed<'a> {
-    row: &'a Row,
-    extent: &'a Extent<'a>,
-    hosts: &'a Hosts,
+/// A switch between two hosts. Fields are dropped in order: the switch before its ports.
+struct Bed {
+    _switch: Product,
+    socket: PathBuf,
+    thread: Pid,
+    hosts: Hosts,
+    bytes: usize,
+    length: Duration,
 }
 
-impl Bed<'_> {
-    /// Forwards at full load, without notes and with them. Returns the packets without.
-    fn full(&self, measured: &mut Measured, notes: &mut BatchLog) -> anyhow::Result<Packets> {
-        let rate = |spells: &Spells| {
-            ensure!(spells.packets > 0, "no batch was full: more --milliseconds are needed");
-            Ok(spells.packets as f64 / spells.busy.as_secs_f64() / 1e6)
-        };
-        let mut spells = Spells::default();
-        let run = |ports, sent: &_| self.forward(Filled::new(ports, sent, &mut spells));
-        let bare = self.run(None, run)?;
-        measured.bare.push(rate(&spells)?);
+/// Packets that arrived in a time.
+struct Arrived {
+    /// Million packets a second.
+    rate: f64,
+    /// Sent and arrived packets.
+    sent: u64,
+    arrived: u64,
+    /// The part of the time in which the packet thread did not wait for its core.
+    core: f64,
+}
+
+/// The counts at a moment.
+struct Moment {
+    at: Instant,
+    sent: u64,
+    arrived: u64,
+    waited: Duration,
+}
+
+impl Bed {
+    fn start(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Self> {
+        let hosts = Hosts::make()?;
+        let switch = Product::start(&hosts.middle, &TEE, row.option)?;
+        let (socket, thread) = (switch.socket(), switch.packet_thread()?);
+        cores::pin_thread(thread, cores::two()[1]);
+        Ok(Self { _switch: switch, socket, thread, hosts, bytes: row.bytes, length: extent.length })
+    }
+
+    /// Forwards at full load, without notes and with them.
+    fn full(&self, measured: &mut Measured) -> anyhow::Result<()> {
+        let bare = self.run(None, |count| self.arrived(count))?;
+        measured.bare.push(bare.rate);
         measured.core.push(bare.core);
-        let mut spells = Spells::default();
-        let run = |ports, sent: &_| {
-            let noted = Noted::new(ports, Some(&mut *notes));
-            self.forward(Filled::new(noted, sent, &mut spells))
-        };
-        self.run(None, run)?;
-        measured.noted.push(rate(&spells)?);
-        let mut load = Load::from(notes.take());
-        load.micros -= spells.waited.as_secs_f64() * 1e6;
+        measured.offered += bare.sent;
+        measured.forwarded += bare.arrived;
+        let (noted, load) = self.run(None, |count| self.noted(count))?;
+        measured.noted.push(noted.rate);
         measured.full.join(load);
-        Ok(bare.packets)
+        Ok(())
     }
 
-    /// Forwards what a sender sends at a rate, or as fast as it can, with notes. Returns the rate.
-    fn sent(&self, rate: Option<f64>, notes: &mut BatchLog) -> anyhow::Result<(f64, Load)> {
-        let run = |ports, _: &_| self.forward(Noted::new(ports, Some(&mut *notes)));
-        let forwarded = self.run(rate, run)?;
-        Ok((forwarded.rates.iter().sum(), notes.take().into()))
+    /// Forwards what a sender sends at rising rates, with notes.
+    fn at_rates(&self, measured: &mut Measured) -> anyhow::Result<()> {
+        let (most, load) = self.run(None, |count| self.noted(count))?;
+        for part in RATES {
+            let offered = part * most.rate;
+            let (arrived, load) = self.run(Some(offered), |count| self.noted(count))?;
+            measured.rates.push(Rate { offered, received: arrived.rate, batches: load.batches });
+        }
+        measured.rates.push(Rate { offered: most.rate, received: most.rate, batches: load.batches });
+        measured.batches = measured.rates.iter().flat_map(|rate| &rate.batches).copied().collect();
+        measured.batches.extend(&measured.full.batches);
+        measured.lost(measured.offered, measured.forwarded);
+        Ok(())
     }
 
-    /// Calls `work` on the second core with the switch's ports, and the counter of packets that the sender
-    /// meanwhile sends at a rate, or as fast as it can.
+    /// Calls `work` while a sender sends at a rate, or as fast as it can, with the counter of its packets.
     fn run<R: Send>(
         &self,
         rate: Option<f64>,
-        work: impl FnOnce(AfxdpPorts, &AtomicU64) -> anyhow::Result<R> + Send,
+        work: impl FnOnce(&AtomicU64) -> anyhow::Result<R> + Send,
     ) -> anyhow::Result<R> {
         let (stop, sent) = (&AtomicBool::new(false), &AtomicU64::new(0));
-        let switch = || {
-            cores::pin(cores::two()[1]);
-            let mut ports = AfxdpPorts::open(&AfxdpConfig::new(PORTS))?;
-            std::thread::scope(|scope| {
-                let send = move || self.hosts.left.inside(|| send(self.row.bytes, rate, sent, stop));
-                let sender = scope.spawn(send);
-                let done = await_packet(&mut ports).and_then(|()| work(ports, sent));
-                stop.store(true, Ordering::Relaxed);
-                sender.join().map_err(|_| anyhow!("the sender panicked")).flatten().context("the sender")?;
-                done
-            })
-        };
-        self.hosts.middle.inside(switch)
+        std::thread::scope(|scope| {
+            let send = || self.hosts.left.inside(|| send(self.bytes, rate, sent, stop));
+            let sender = scope.spawn(send);
+            let done = self.hosts.right.inside(|| await_packets(sent).and_then(|()| work(sent)));
+            stop.store(true, Ordering::Relaxed);
+            sender.join().map_err(|_| anyhow!("the sender panicked")).flatten().context("the sender")?;
+            done
+        })
     }
 
-    fn forward<I: PacketIo>(&self, ports: I) -> anyhow::Result<Forwarded> {
-        forward(self.row.program, Opened::alone(ports), 1, self.extent.length)
+    /// Counts what arrives.
+    fn arrived(&self, sent: &AtomicU64) -> anyhow::Result<Arrived> {
+        let before = self.now(sent)?;
+        std::thread::sleep(self.length);
+        let after = self.now(sent)?;
+        let time = after.at - before.at;
+        let (sent, arrived) = (after.sent - before.sent, after.arrived - before.arrived);
+        ensure!(arrived > 0, "the switch forwards no packet");
+        let rate = arrived as f64 / time.as_secs_f64() / 1e6;
+        let core = 1.0 - (after.waited - before.waited).div_duration_f64(time).clamp(0.0, 0.99);
+        Ok(Arrived { rate, sent, arrived, core })
+    }
+
+    fn now(&self, sent: &AtomicU64) -> anyhow::Result<Moment> {
+        let waited = waited(self.thread)?;
+        let (arrived, at) = (received()?, Instant::now());
+        Ok(Moment { at, sent: sent.load(Ordering::Relaxed), arrived, waited })
+    }
+
+    /// Counts what arrives while the switch notes batches, and takes them.
+    fn noted(&self, sent: &AtomicU64) -> anyhow::Result<(Arrived, Load)> {
+        api::note_batches(&self.socket)?;
+        let arrived = self.arrived(sent);
+        let taken = api::batches(&self.socket);
+        api::stop_batches(&self.socket)?;
+        Ok((arrived?, load(&taken?)))
     }
 }
 
-/// Discards packets until the first one arrived.
-fn await_packet(ports: &mut AfxdpPorts) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while ports.receive(0, BATCH, |_| ())? == 0 {
-        ensure!(start.elapsed() < PATIENCE, "no packet arrived within {} s", PATIENCE.as_secs());
+/// Returns the batches of all threads.
+fn load(view: &BatchesView) -> Load {
+    let micros = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+    let mut all = Load::default();
+    for ThreadBatches { batches, span_ns, empty_ns, .. } in &view.threads {
+        let batch = |[packets, times @ ..]: &[u32; 4]| {
+            let [receive, process, send] = times.map(|time| micros(time.into()));
+            Batch { packets: *packets, receive, process, send }
+        };
+        let batches = batches.iter().map(batch).collect();
+        all.join(Load { batches, micros: micros(*span_ns), empty: micros(*empty_ns) });
+    }
+    all
+}
+
+/// Returns the packets that the interface of the calling thread's host has received.
+fn received() -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let fields = text.lines().find_map(|line| line.trim().strip_prefix(INTERFACE)?.strip_prefix(':'));
+    let packets = fields.and_then(|fields| fields.split_whitespace().nth(1));
+    Ok(packets.context("/proc/net/dev has no counters of the interface")?.parse()?)
+}
+
+/// Waits until the switch forwards.
+fn await_packets(sent: &AtomicU64) -> anyhow::Result<()> {
+    let (start, before) = (Instant::now(), received()?);
+    while received()? < before + FIRST {
+        ensure!(
+            start.elapsed() < PATIENCE,
+            "{} of {} sent packets arrived within {} s",
+            received()? - before,
+            sent.load(Ordering::Relaxed),
+            PATIENCE.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())

@@ -2,8 +2,8 @@
 //!
 //! * **Throughput**: one direction, 64-byte packets, beside `testpmd` over DPDK's `net_af_xdp`, which runs no
 //!   program, and beside the same switch in a compartment. A `testpmd` that only sends has the first core, so
-//!   that the forwarder has the second one; all forwarders have their defaults. Packets count where they
-//!   arrive.
+//!   that the forwarder has the second one; all forwarders have their defaults. Each switch has a session of
+//!   its own, among which Linux shares a busy core. Packets count where they arrive.
 //! * **Writes**: requests and responses between the two hosts while nothing is written, while entries are
 //!   added at a steady rate to another switch, and while they are added to the one that forwards. No thread
 //!   is bound to a core.

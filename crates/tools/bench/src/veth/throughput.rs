@@ -5,8 +5,9 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use p4shield_testbed::{NetNs, wait_until};
 
-use super::world::{TEE, World, generator};
+use super::world::{World, generator};
 use super::{Forwarder, Options, Throughput};
+use crate::fixture::product::TEE;
 
 /// Bytes of the packets that testpmd sends unless told otherwise.
 const PACKET_BYTES: u32 = 64;

@@ -33,9 +33,9 @@ pub(super) fn measure(options: &Options) -> anyhow::Result<[Latency; 3]> {
     let idle = trips(&world, options, Tables::Idle)?;
     let elsewhere = {
         let other = World::start(Forwarder::P4shield, &ROUTES)?;
-        while_adding(options, other.socket()?, || trips(&world, options, Tables::Elsewhere))?
+        while_adding(options, &other.socket()?, || trips(&world, options, Tables::Elsewhere))?
     };
-    let written = while_adding(options, world.socket()?, || trips(&world, options, Tables::Written))?;
+    let written = while_adding(options, &world.socket()?, || trips(&world, options, Tables::Written))?;
     Ok([idle, elsewhere, written])
 }
 
@@ -60,9 +60,9 @@ fn trips(world: &World, options: &Options, mode: Tables) -> anyhow::Result<Laten
     let hosts =
         Endpoints { client: (&world.hosts.left, LEFT), server: (&world.hosts.right, RIGHT), core: None };
     let count = options.round_trips as usize;
-    let before = dropped(socket)?;
+    let before = dropped(&socket)?;
     let mut times = hosts.trips(Protocol::Udp, count, MESSAGE as usize)?;
-    let (lost, dropped) = ((count - times.len()) as u64, dropped(socket)? - before);
+    let (lost, dropped) = ((count - times.len()) as u64, dropped(&socket)? - before);
     let micros = Percentiles::of(&mut times);
     Ok(Latency { mode, message: MESSAGE, entries_s: 0.0, micros, lost, dropped, ratio: f64::NAN })
 }

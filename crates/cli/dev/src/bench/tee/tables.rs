@@ -1,11 +1,13 @@
 //! The report's figures as rows of tables, and what is said of them.
 
 use p4shield_batch_model::{Estimate, Published};
-use p4shield_bench::tee::{Loaded, Report, RowFigures, RowName};
+use p4shield_bench::tee::{Loaded, OfBare, Report, RowFigures, RowName};
 use serde::Serialize;
 
 /// The most that a packet's processing may take, in microseconds: the bar for bare rows.
 const BAR: f64 = 0.03;
+/// The least part of the bare maximum that a placement may have: the bar for those in a compartment.
+const TEE_BAR: f64 = 0.95;
 
 /// A row of the model's table.
 #[derive(Serialize)]
@@ -57,6 +59,7 @@ pub(super) struct PaperRow {
 /// A row of the table of rates.
 #[derive(Serialize)]
 pub(super) struct RateRow {
+    placement: &'static str,
     bytes: usize,
     #[serde(flatten)]
     loaded: Loaded,
@@ -118,8 +121,8 @@ pub(super) fn paper(p: &Published) -> PaperRow {
 /// Returns the rows of the table of rates.
 pub(super) fn rates(r: &Report) -> Vec<RateRow> {
     let of = |row: &RowFigures| {
-        let bytes = row.row.bytes;
-        row.loads.iter().map(move |loaded| RateRow { bytes, loaded: *loaded }).collect::<Vec<_>>()
+        let RowName { placement, bytes, .. } = row.row;
+        row.loads.iter().map(move |loaded| RateRow { placement, bytes, loaded: *loaded }).collect::<Vec<_>>()
     };
     r.rows.iter().flat_map(of).collect()
 }
@@ -151,6 +154,26 @@ pub(super) fn reasons(r: &RowFigures) -> Vec<String> {
     let residuals = r.residuals.iter().map(|g| format!("{} to {}: {:+.1} %", g.from, g.to, g.percent));
     lines.push(format!("  beyond the line, by size: {}", residuals.collect::<Vec<_>>().join(", ")));
     lines
+}
+
+/// Returns how rows compare with the bare ones that were measured beside them, a line for each.
+pub(super) fn compared(r: &Report) -> Vec<String> {
+    let line = |row: &RowFigures| {
+        let OfBare { measured, of_core } = row.maximum.of_bare.as_ref()?;
+        Some(format!(
+            "{}: {:.2} of bare's measured maximum, the median of {} rounds side by side ({:.2} to {:.2}); \
+             {:.2} of the time in which each had its core ({:.2} to {:.2}); {TEE_BAR} is the bar",
+            title_of(&row.row),
+            measured.median,
+            measured.rounds.len(),
+            measured.rounds.first()?,
+            measured.rounds.last()?,
+            of_core.median,
+            of_core.rounds.first()?,
+            of_core.rounds.last()?,
+        ))
+    };
+    r.rows.iter().filter_map(line).collect()
 }
 
 /// Returns whether bare rows keep within the bar.

@@ -17,7 +17,7 @@ fn entries_are_written_while_packets_flow_and_none_is_dropped() {
     assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let modes = |rows: &Value| rows.as_array().unwrap().iter().map(|r| r["mode"].clone()).collect::<Vec<_>>();
-    assert_eq!(modes(&report["throughput"]), ["testpmd", "p4shield"], "{report:#}");
+    assert_eq!(modes(&report["throughput"]), ["testpmd", "p4shield", "pipeline"], "{report:#}");
     assert_eq!(modes(&report["latency"]), ["idle", "elsewhere", "written"], "{report:#}");
     assert!(report["latency"][2]["entries_s"].as_f64() > Some(0.0), "{report:#}");
     for row in report["latency"].as_array().unwrap() {

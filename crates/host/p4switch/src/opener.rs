@@ -59,11 +59,12 @@ impl Opener {
         if connection.is_broken {
             return Err(Error::Handed { why: "the process that opens ports gave no answer".to_owned() });
         }
-        connection.is_broken = true;
         let failed = |error: &(dyn std::error::Error + 'static)| Error::Handed {
             why: format!("the process that opens ports does not answer: {}", chain(error)),
         };
+        // A question that is not sent, such as one about a name that is too long, has no answer to wait for.
         send(&connection.socket, ask, &[]).map_err(|e| failed(&e))?;
+        connection.is_broken = true;
         connection.socket.wait(Some(PATIENCE)).map_err(|e| failed(&e))?;
         let message = receive(&mut connection.socket, MOST).map_err(|e| failed(&e))?;
         connection.is_broken = false;
@@ -108,5 +109,23 @@ impl OutsideWatch {
 
     pub(crate) fn find(&self, name: &str) -> Option<Seen> {
         self.seen.iter().find(|(n, _)| n == name).and_then(|(_, seen)| *seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_is_not_sent_costs_no_other_one() {
+        let (ours, mut theirs) = Socket::pair().unwrap();
+        let opener = Opener::new(ours);
+        let outside = std::thread::spawn(move || {
+            receive::<Ask>(&mut theirs, 0).unwrap();
+            send(&theirs, Told::Looked(vec![None]), &[]).unwrap();
+        });
+        assert!(opener.look(vec!["x".repeat(1 << 20)]).is_err());
+        assert_eq!(opener.look(vec!["veth1".to_owned()]).unwrap(), [None]);
+        outside.join().unwrap();
     }
 }

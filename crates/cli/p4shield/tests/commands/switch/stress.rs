@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Packets that are under way at most: what a veth holds, so that the kernel loses none before the switch.
 const BURST: usize = 96;
-/// Growth that is no leak after the first seconds: less than a port's UMEM.
-const GROWTH_KIB: u64 = 2_000;
+/// Growth that is no leak after the first seconds: on a busy machine, samples differ by up to 3 MB, as
+/// programs are verified and replaced. A port that is not closed in each round keeps more.
+const GROWTH_KIB: u64 = 6_000;
 
 /// Sends packets of 64 bytes to the subnets of ports 2, 3 and 4 until `stop` is set. Returns their number.
 fn send(socket: &Path, stop: &AtomicBool) -> u64 {
@@ -164,6 +165,6 @@ fn account(threads: u32, rounds: u32) {
     assert!(balance(&after) && switch.ended().is_none(), "{after:?}");
     let [early, late] = sizes[..] else { panic!("{sizes:?}") };
     assert!(late.0 < early.0 + GROWTH_KIB, "memory grows: {sizes:?}");
-    // Fewer than rounds: a client is connected, or a port about to be closed.
-    assert!(late.1 < early.1 + 8 && late.2 < early.2 + 8, "mappings or descriptors grow: {sizes:?}");
+    // Fewer than rounds: a client is connected, or a port or program about to be freed.
+    assert!(late.1 < early.1 + 12 && late.2 < early.2 + 8, "mappings or descriptors grow: {sizes:?}");
 }

@@ -29,7 +29,10 @@ fn compartment(switch: &Guarded) -> Pid {
 }
 
 fn status(path: &str) -> HashMap<String, String> {
-    let text = fs::read_to_string(path).unwrap();
+    facts_of(&fs::read_to_string(path).unwrap())
+}
+
+fn facts_of(text: &str) -> HashMap<String, String> {
     let line =
         |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
     text.lines().filter_map(line).collect()
@@ -65,7 +68,9 @@ fn has_two_lists(pid: Pid) {
     let of = format!("/proc/{}", pid.as_raw_nonzero());
     let filters = |thread: &str| -> usize {
         let all = fs::read_dir(format!("{of}/task")).unwrap();
-        let all = all.map(|task| status(&format!("{}/status", task.unwrap().path().display())));
+        // A thread that answers a client may end meanwhile.
+        let all = all.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
+        let all = all.map(|text| facts_of(&text));
         all.filter(|facts| facts["Name"] == thread)
             .map(|f| f["Seccomp_filters"].parse().unwrap())
             .max()

@@ -52,8 +52,7 @@ impl<I: PacketIo> Local<I> {
         let now_ns = self.now_ns();
         self.calls.take(now_ns);
         let mut gone = 0;
-        for _ in 0..self.calls.waiting() {
-            let Some((place, caller)) = self.calls.next() else { continue };
+        while let Some((place, caller)) = self.calls.next() {
             gone += 1;
             self.exit.counts.waiting = self.exit.counts.waiting.wrapping_sub(1);
             self.go_on(pipeline, queues.as_deref_mut(), &caller, now_ns);

@@ -3,7 +3,7 @@
 
 use crate::calls::{CallPort, Submitted};
 use p4shield_abi::Verdict;
-use p4shield_abi::call::MAX_MESSAGE;
+use p4shield_abi::call::{MAX_MESSAGE, MEMORY};
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_channel::{CheckedAnswer, Doorbell, PushRefused, Requester};
 
@@ -16,11 +16,22 @@ pub struct CallChannel {
 }
 
 impl CallChannel {
-    /// The layout of the channel: room for every packet that waits, and for one that has given up.
-    pub const GEOMETRY: Geometry =
-        Geometry { slots: 2 * crate::MAX_CALLS as u32, header_bytes: MAX_MESSAGE as u32, headroom: 0 };
+    /// Room for every packet that waits, and for one that has given up.
+    const SLOTS: usize = 2 * crate::MAX_CALLS;
 
-    /// Makes the way over a channel with this layout.
+    /// Returns the layout of a channel for messages of up to this many bytes. Short ones lie side by side: a
+    /// cache holds more of them, and a core reads them ahead.
+    #[must_use]
+    pub const fn geometry(longest_message: usize) -> Geometry {
+        let bytes = if longest_message < MAX_MESSAGE { longest_message } else { MAX_MESSAGE };
+        Geometry {
+            slots: Self::SLOTS as u32,
+            header_bytes: if bytes > MEMORY { bytes as u32 } else { MEMORY as u32 },
+            headroom: 0,
+        }
+    }
+
+    /// Makes the way over a channel with such a layout.
     #[must_use]
     pub const fn new(requester: Requester, doorbell: Doorbell) -> Self {
         Self { requester, doorbell, next: 0 }
@@ -49,6 +60,6 @@ impl CallPort for CallChannel {
             let passes = answer.verdict == Verdict::Pass;
             each(answer.rewrite.filter(|_| passes).map(|rewrite| rewrite.header));
         };
-        self.requester.take(Self::GEOMETRY.slots as usize, answer).is_ok()
+        self.requester.take(Self::SLOTS, answer).is_ok()
     }
 }

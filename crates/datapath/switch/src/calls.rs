@@ -91,8 +91,8 @@ enum State {
     /// For packets of its flow. Its run has ended, or is yet to come: it has waited in a queue.
     #[default]
     Behind,
-    /// For an answer, until this time.
-    Asked(u64),
+    /// For an answer.
+    Asked,
     /// Its answer is in its block.
     Answered,
     /// It gets no answer.
@@ -138,11 +138,21 @@ impl Caller {
 }
 
 /// The place of a packet that waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Place {
-    caller: Caller,
+    /// `None` while its packet goes on.
+    caller: Option<Box<Caller>>,
     /// Counts the packets that had this place: an answer may come when its packet has gone.
     generation: u32,
+}
+
+/// A message that has no answer yet.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    place: usize,
+    /// That of the place when its packet took it.
+    generation: u32,
+    until_ns: u64,
 }
 
 /// The packets of a thread that wait, and the way to their compartment.
@@ -157,13 +167,21 @@ pub(crate) struct Calls {
     free: Vec<usize>,
     /// The places of the packets that wait, in the order in which they came.
     order: VecDeque<usize>,
-    /// Place and generation for each message that is not answered.
-    asked: VecDeque<(usize, u32)>,
+    /// The messages that are not answered.
+    asked: VecDeque<Message>,
+    /// The number of those at the front of `asked` whose deadline has passed.
+    late: usize,
+    /// The packets that wait for their flow only.
+    behind: usize,
     /// The packets that wait, by flow.
     flows: Box<[u16; FLOWS]>,
     /// By flow: the pass over the packets in which one of it was found waiting.
     blocked: Box<[u64; FLOWS]>,
     pass: u64,
+    /// The packets that the pass has not looked at.
+    left: usize,
+    /// True if the pass has put packets at the end of `order`.
+    turns: bool,
 }
 
 impl Calls {
@@ -176,9 +194,13 @@ impl Calls {
             free: Vec::new(),
             order: VecDeque::new(),
             asked: VecDeque::new(),
+            late: 0,
+            behind: 0,
             flows: Box::new([0; FLOWS]),
             blocked: Box::new([0; FLOWS]),
             pass: 0,
+            left: 0,
+            turns: false,
         }
     }
 
@@ -191,8 +213,9 @@ impl Calls {
                 left: Vec::with_capacity(MAX_HEADER_BYTES as usize),
                 ..Caller::default()
             };
+            let place = |_| Place { caller: Some(Box::new(buffers())), generation: 0 };
             // One that goes on has its place until it has gone, and another one if it calls again.
-            self.places = (0..=MAX_CALLS).map(|_| Place { caller: buffers(), generation: 0 }).collect();
+            self.places = (0..=MAX_CALLS).map(place).collect();
             self.free = (0..=MAX_CALLS).collect();
             self.order = VecDeque::with_capacity(MAX_CALLS);
             self.asked = VecDeque::with_capacity(MAX_CALLS);
@@ -233,9 +256,7 @@ impl Calls {
     pub(crate) fn finish_later(&mut self, ended: &mut Ended<'_>, from: &From, now_ns: u64) -> bool {
         let Ended { entry, arrived, packet, result, meta, program } = ended;
         let ready = Ready { entry: *entry, bytes: arrived, block: &[], meta, runs: 0 };
-        let Some(at) = self.keep(&ready, from.flow, State::Behind) else { return false };
-        let caller = &mut self.places[at].caller;
-        (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
+        let Some((_, caller)) = self.keep(&ready, from, State::Behind, now_ns) else { return false };
         caller.result = Some(**result);
         program.read_block(&mut caller.block);
         caller.left.clear();
@@ -246,10 +267,7 @@ impl Calls {
     /// Lets a packet wait whose run is yet to come, until others of its flow have left. Returns false if
     /// there is no room.
     pub(crate) fn begin_later(&mut self, ready: &Ready<'_>, from: &From, now_ns: u64) -> bool {
-        let Some(at) = self.keep(ready, from.flow, State::Behind) else { return false };
-        let caller = &mut self.places[at].caller;
-        (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
-        true
+        self.keep(ready, from, State::Behind, now_ns).is_some()
     }
 
     /// Hands the message of a packet to the compartment, and lets the packet wait. Returns false if there is
@@ -263,34 +281,42 @@ impl Calls {
         }
         let submitted = if self.is_dead { Submitted::Dead } else { settings.port.submit(message) };
         let state = match submitted {
-            Submitted::Taken => State::Asked(now_ns.saturating_add(deadline)),
+            Submitted::Taken => State::Asked,
             Submitted::Dead => unanswered(settings.fail),
             Submitted::Full => return false,
         };
-        let Some(at) = self.keep(ready, from.flow, state) else { return false };
-        let Place { caller, generation } = &mut self.places[at];
-        (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
-        if matches!(state, State::Asked(_)) {
-            self.asked.push_back((at, *generation));
+        let Some((place, _)) = self.keep(ready, from, state, now_ns) else { return false };
+        if state == State::Asked {
+            let (generation, until_ns) = (self.places[place].generation, now_ns.saturating_add(deadline));
+            self.asked.push_back(Message { place, generation, until_ns });
         }
         // If this one called before, those behind it do not overtake it now.
         self.blocked[usize::from(from.flow)] = self.pass;
+        self.turns = true;
         true
     }
 
-    /// Copies a packet to a free place, and returns that.
-    fn keep(&mut self, ready: &Ready<'_>, flow: u16, state: State) -> Option<usize> {
+    /// Copies a packet to a free place, and returns both.
+    fn keep(
+        &mut self,
+        ready: &Ready<'_>,
+        from: &From,
+        state: State,
+        now_ns: u64,
+    ) -> Option<(usize, &mut Caller)> {
         let at = self.free.pop_if(|_| self.order.len() < MAX_CALLS)?;
-        let caller = &mut self.places[at].caller;
+        let caller = self.places[at].caller.as_deref_mut()?;
         (caller.entry, caller.meta, caller.runs) = (ready.entry, *ready.meta, ready.runs);
-        (caller.flow, caller.state, caller.result) = (flow, state, None);
+        (caller.flow, caller.state, caller.result) = (from.flow, state, None);
+        (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
         caller.bytes.clear();
         caller.bytes.extend_from_slice(ready.bytes);
         caller.block.clear();
         caller.block.extend_from_slice(ready.block);
         self.order.push_back(at);
-        self.flows[usize::from(flow)] += 1;
-        Some(at)
+        self.behind += usize::from(state == State::Behind);
+        self.flows[usize::from(from.flow)] += 1;
+        Some((at, caller))
     }
 
     /// Publishes the messages so far.
@@ -303,21 +329,23 @@ impl Calls {
     /// Takes the answers that are there, and gives up those that are late. Starts a pass over the packets.
     pub(crate) fn take(&mut self, now_ns: u64) {
         self.pass += 1;
-        let Self { settings, places, asked, order, .. } = self;
+        (self.left, self.turns) = (self.order.len(), false);
+        let Self { settings, places, asked, late, .. } = self;
         let Some(settings) = settings.as_deref_mut() else { return };
         let CallSettings { port, fail, .. } = settings;
         let works = self.is_dead
             || port.take(&mut |answer| {
-                let Some((at, generation)) = asked.pop_front() else { return };
-                let Place { caller, generation: now } = &mut places[at];
-                if *now == generation {
+                let Some(message) = asked.pop_front() else { return };
+                *late = late.saturating_sub(1);
+                if let Some(caller) = waiting(places, &message) {
                     let is_answer = answer.is_some_and(|a| take_answer(&mut caller.block, a));
                     caller.state = if is_answer { State::Answered } else { unanswered(*fail) };
                 }
             });
-        for at in order.iter() {
-            let caller = &mut places[*at].caller;
-            if matches!(caller.state, State::Asked(until_ns) if until_ns <= now_ns) {
+        // All have the same time, so the first is the first to be late.
+        while let Some(message) = asked.get(*late).filter(|m| m.until_ns <= now_ns) {
+            *late += 1;
+            if let Some(caller) = waiting(places, message) {
                 caller.state = unanswered(*fail);
             }
         }
@@ -344,6 +372,7 @@ impl Calls {
     /// Gives up all answers: none follows.
     fn fail_all(&mut self) {
         self.asked.clear();
+        self.late = 0;
         self.give_up();
     }
 
@@ -351,32 +380,44 @@ impl Calls {
     fn give_up(&mut self) {
         let fail = self.settings.as_ref().map_or(CallFail::Drop, |s| s.fail);
         for at in &self.order {
-            let caller = &mut self.places[*at].caller;
-            if matches!(caller.state, State::Asked(_)) {
+            if let Some(caller) = self.places[*at].caller.as_mut().filter(|c| c.state == State::Asked) {
                 caller.state = unanswered(fail);
             }
         }
     }
 
-    /// Returns the next packet of this pass that goes on or is lost, and its place. Call it as often as
-    /// packets wait at the start of the pass.
-    pub(crate) fn next(&mut self) -> Option<(usize, Caller)> {
-        let at = self.order.pop_front()?;
-        let Place { caller, generation } = &mut self.places[at];
-        let flow = usize::from(caller.flow);
-        if self.blocked[flow] == self.pass || matches!(caller.state, State::Asked(_)) {
-            self.blocked[flow] = self.pass;
-            self.order.push_back(at);
-            return None;
+    /// Returns the next packet of this pass that goes on or is lost, and its place; `None` at the end of the
+    /// pass.
+    pub(crate) fn next(&mut self) -> Option<(usize, Box<Caller>)> {
+        while self.left > 0 {
+            self.left -= 1;
+            let at = *self.order.front()?;
+            let Place { caller, generation } = &mut self.places[at];
+            let found = caller.as_mut()?;
+            let (flow, is_asked) = (usize::from(found.flow), found.state == State::Asked);
+            if is_asked && self.behind == 0 && !self.turns {
+                // Answers come in this order: none is there for those behind it.
+                self.left = 0;
+                return None;
+            }
+            self.order.pop_front();
+            if is_asked || self.blocked[flow] == self.pass {
+                self.blocked[flow] = self.pass;
+                self.turns = true;
+                self.order.push_back(at);
+                continue;
+            }
+            self.behind -= usize::from(found.state == State::Behind);
+            *generation = generation.wrapping_add(1);
+            self.flows[flow] -= 1;
+            return caller.take().map(|caller| (at, caller));
         }
-        *generation = generation.wrapping_add(1);
-        self.flows[flow] -= 1;
-        Some((at, std::mem::take(caller)))
+        None
     }
 
     /// Takes the buffers of a packet back, which had this place.
-    pub(crate) fn done(&mut self, at: usize, caller: Caller) {
-        self.places[at].caller = caller;
+    pub(crate) fn done(&mut self, at: usize, caller: Box<Caller>) {
+        self.places[at].caller = Some(caller);
         self.free.push(at);
     }
 }
@@ -399,6 +440,12 @@ pub(crate) struct From {
     pub(crate) record: Option<RecordId>,
     /// Number of its program.
     pub(crate) series: u64,
+}
+
+/// Returns the packet that waits for the answer to a message; `None` if it has gone.
+fn waiting<'a>(places: &'a mut [Place], message: &Message) -> Option<&'a mut Caller> {
+    let Place { caller, generation } = &mut places[message.place];
+    caller.as_deref_mut().filter(|_| *generation == message.generation)
 }
 
 const fn unanswered(fail: CallFail) -> State {

@@ -49,6 +49,8 @@ pub struct FunctionsConfig {
     pub binary: PathBuf,
     /// The objects: the compartment's program, and those of the functions.
     pub objects: Vec<Vec<u8>>,
+    /// Bytes of the longest message to them.
+    pub longest_message: usize,
     /// Measures of the sandbox that may be missing.
     pub allow_missing: Vec<Measure>,
     /// Longest time for an answer.
@@ -71,7 +73,7 @@ impl Apart {
     /// It does not start, or refuses the functions.
     pub fn start(config: &FunctionsConfig, threads: usize) -> Result<Self, String> {
         let mut apart = Self { p4vm: launch(config)?, channels: Vec::new() };
-        match apart.provide(&config.objects, threads) {
+        match apart.provide(config, threads) {
             Ok(()) => Ok(apart),
             Err(why) => {
                 apart.end();
@@ -81,7 +83,8 @@ impl Apart {
     }
 
     /// Gives the P4 VM its functions, and makes the channels.
-    fn provide(&mut self, objects: &[Vec<u8>], threads: usize) -> Result<(), String> {
+    fn provide(&mut self, config: &FunctionsConfig, threads: usize) -> Result<(), String> {
+        let FunctionsConfig { objects, longest_message, .. } = config;
         let p4vm = &mut *self.p4vm;
         let failed = |e: ClientError| chain(&e);
         let name = NAME.to_owned();
@@ -96,7 +99,8 @@ impl Apart {
             lengths: objects.iter().map(|o| o.len() as u32).collect(),
         };
         p4vm.call(load, &resources, PATIENCE).map_err(failed)?;
-        self.channels = (0..threads).map(|n| attach(p4vm, n as u32)).collect::<Result<_, _>>()?;
+        self.channels =
+            (0..threads).map(|n| attach(p4vm, n as u32, *longest_message)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -259,8 +263,8 @@ impl Keeping {
 }
 
 /// Makes a channel between the P4 VM and a packet thread.
-fn attach(p4vm: &mut dyn Compartment, number: u32) -> Result<CallChannel, String> {
-    let geometry = CallChannel::GEOMETRY;
+fn attach(p4vm: &mut dyn Compartment, number: u32, longest_message: usize) -> Result<CallChannel, String> {
+    let geometry = CallChannel::geometry(longest_message);
     let memory = create_channel("p4shield-calls", geometry).map_err(|e| chain(&e))?;
     let (doorbell, theirs) = Doorbell::pair().map_err(|e| e.to_string())?;
     let file = memory.fd().ok_or("the channel has no descriptor")?;

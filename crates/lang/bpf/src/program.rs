@@ -250,6 +250,9 @@ fn helpers_exist(checked: &Checked, table: &'static [Helper]) -> Result<(), Load
 pub struct Program {
     code: LoadedCode,
     digest: [u8; 32],
+    /// Indexes of the maps [`BLOCK_MAP`] and [`CALLS_MAP`], if it has them.
+    block: Option<usize>,
+    calls: Option<usize>,
 }
 
 impl std::fmt::Debug for Program {
@@ -265,7 +268,9 @@ impl Program {
     /// If the program exceeds a limit, an entry does not fit its map, or the system has no memory.
     pub fn load(verified: &Verified, options: &EngineOptions) -> Result<Self, LoadError> {
         let linked = verified.linked();
-        Ok(Self { code: LoadedCode::load(linked, options, &TABLE)?, digest: linked.digest() })
+        let index = |name| linked.maps.iter().position(|m| m.name == name);
+        let (block, calls) = (index(BLOCK_MAP), index(CALLS_MAP));
+        Ok(Self { code: LoadedCode::load(linked, options, &TABLE)?, digest: linked.digest(), block, calls })
     }
 
     /// SHA-256 of the linked program, which names it.
@@ -289,27 +294,27 @@ impl Program {
     /// Copies the block of a divided program ([`p4shield_abi::division`]) to `out`, which has its size then;
     /// empty for any other program.
     pub fn read_block(&mut self, out: &mut Vec<u8>) {
-        self.read_only_value(BLOCK_MAP, out);
+        self.read_only_value(self.block, out);
     }
 
     /// Copies what [`Program::read_block`] returned back. Has no effect if the size is not that of the block.
     pub fn write_block(&mut self, bytes: &[u8]) {
-        self.write_only_value(BLOCK_MAP, bytes);
+        self.write_only_value(self.block, bytes);
     }
 
     /// Copies message and kept values of a call in a compartment ([`p4shield_abi::call`]) to `out`, which has
     /// their size then; empty for a program without such calls.
     pub fn read_call(&mut self, out: &mut Vec<u8>) {
-        self.read_only_value(CALLS_MAP, out);
+        self.read_only_value(self.calls, out);
     }
 
     /// Copies what [`Program::read_call`] returned back, with the answer. Has no effect if the size is not
     /// that of the value.
     pub fn write_call(&mut self, bytes: &[u8]) {
-        self.write_only_value(CALLS_MAP, bytes);
+        self.write_only_value(self.calls, bytes);
     }
 
-    fn read_only_value(&mut self, map: &str, out: &mut Vec<u8>) {
+    fn read_only_value(&mut self, map: Option<usize>, out: &mut Vec<u8>) {
         out.clear();
         if let Some(value) = self.only_value(map) {
             out.resize(value.size(), 0);
@@ -317,7 +322,7 @@ impl Program {
         }
     }
 
-    fn write_only_value(&mut self, map: &str, bytes: &[u8]) {
+    fn write_only_value(&mut self, map: Option<usize>, bytes: &[u8]) {
         if let Some(value) = self.only_value(map).filter(|v| v.size() == bytes.len()) {
             value.write(0, bytes);
         }
@@ -344,8 +349,8 @@ impl Program {
         }
     }
 
-    fn only_value(&mut self, map: &str) -> Option<&mut Storage> {
-        self.code.maps.as_deref_mut()?.get_mut(map)?.only_value()
+    fn only_value(&mut self, map: Option<usize>) -> Option<&mut Storage> {
+        self.code.maps.as_deref_mut()?.by_index_mut(map?)?.only_value()
     }
 
     /// Runs the program on one packet. Does not allocate, lock or make a system call (`ktime_get_ns`

@@ -120,6 +120,8 @@ pub struct Facts {
     /// Those of them that run in a compartment, by their number there; they must be linked with
     /// [`Compiled::functions`].
     pub placed: Vec<String>,
+    /// Bytes of the longest message to them ([`p4shield_abi::call`]); 0 without such functions.
+    pub longest_message: usize,
     /// Number of instructions.
     pub instructions: usize,
     /// Instructions on the longest path through the program; a 64-bit constant counts as one.
@@ -218,6 +220,7 @@ pub fn compile(
         tables: lowered.tables,
         externs: lowered.externs.into_iter().collect(),
         placed: lowered.placed.iter().map(|f| f.name.to_string()).collect(),
+        longest_message: lowered.placed.iter().map(|f| f.length as usize).max().unwrap_or(0),
         instructions: program.insns.len(),
         longest_path: codegen::longest_path(&program.insns),
         largest,

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const ANSWERS_PER_LINE: u32 = 64 / size_of::<Answer>() as u32;
 /// Most answers that are prefetched.
 const MAX_PREFETCHED: u32 = BATCH as u32;
+/// Answers between one that is taken and one whose rewritten header is prefetched.
+const AHEAD: u32 = 8;
 
 /// Private copy of a request's fields. Answers are checked against it, never against the shared request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +75,8 @@ pub struct Requester<M = SharedMemory> {
     answered: u32,
     /// Answers taken.
     taken: u32,
+    /// True if the last answer rewrote its header: the next one probably does, too.
+    rewrites: bool,
     wakeup: Wakeup,
     /// Increments of the P4 VM's futex. Free-running.
     futex: u32,
@@ -100,6 +104,7 @@ impl<M: Memory> Requester<M> {
             published: 0,
             answered: 0,
             taken: 0,
+            rewrites: false,
             wakeup: Wakeup::of_mediator(),
             futex: 0,
             sent: 0,
@@ -311,6 +316,14 @@ impl<M: Memory> Requester<M> {
         self.memory.prefetch(self.layout.answer(self.layout.slot(index)));
     }
 
+    /// Prefetches a rewritten header, in its usual place.
+    #[inline]
+    fn prefetch_rewrite(&self, index: u32) {
+        let slot = self.layout.slot(index);
+        self.memory.prefetch(self.layout.rewrite(slot));
+        self.memory.prefetch(self.layout.frame(slot) + self.layout.headroom);
+    }
+
     /// Takes up to `max` answers, in the order of the requests, and frees their slots.
     ///
     /// # Errors
@@ -325,7 +338,13 @@ impl<M: Memory> Requester<M> {
         for n in (0..ready).step_by(ANSWERS_PER_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
         }
-        for _ in 0..ready {
+        for n in 0..if self.rewrites { ready.min(AHEAD) } else { 0 } {
+            self.prefetch_rewrite(self.taken.wrapping_add(n));
+        }
+        for n in 0..ready {
+            if self.rewrites && n + AHEAD < ready {
+                self.prefetch_rewrite(self.taken.wrapping_add(AHEAD));
+            }
             if let Err(fault) = self.take_one(&mut each) {
                 self.fault = Some(fault);
                 return Err(fault);
@@ -363,6 +382,7 @@ impl<M: Memory> Requester<M> {
         let id = self.pending[slot].id;
         // Most packets pass unchanged.
         if word == layout::answer_word(id as u32, Verdict::Pass, 0) {
+            self.rewrites = false;
             each(CheckedAnswer { id, verdict: Verdict::Pass, rewrite: None });
         } else {
             self.take_checked(slot, word, each)?;
@@ -387,6 +407,7 @@ impl<M: Memory> Requester<M> {
         }
         let verdict = Verdict::from_u64(u64::from(answer.verdict));
         let rewrite = if answer.flags & REWRITTEN != 0 && verdict == Verdict::Pass {
+            self.rewrites = true;
             Some(self.check_rewrite(slot, &pending)?)
         } else {
             None

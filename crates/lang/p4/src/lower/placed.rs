@@ -21,7 +21,7 @@ pub(crate) struct PlacedFunction {
     memory: Vec<Option<u32>>,
     has_result: bool,
     /// Bytes of its messages.
-    length: u32,
+    pub(crate) length: u32,
 }
 
 /// The calls of a program.

@@ -73,6 +73,7 @@ fn only_the_compartment_has_the_map_with_the_key() {
     assert!(!has(&c.object, "keyed_mark\0"), "the switch's program does not name the function");
     assert!(has(&c.functions.expect("the compartment's program"), "keyed_mark\0"));
     let inline = compiled(&text, Placement::Inline);
+    assert_eq!((c.facts.longest_message, inline.facts.longest_message), (56, 0));
     assert!(inline.functions.is_none() && has(&inline.object, "keyed_mark\0"));
 }
 

@@ -19,11 +19,10 @@ use serde::Serialize;
 
 use crate::fixture::forward::on_a_core;
 use crate::fixture::opened::in_memory;
-use crate::fixture::programs::{TEE, install};
+use crate::fixture::product::SECRET;
+use crate::fixture::programs::{TEE_CALL, install};
 use crate::stats::Spread;
 
-const SOURCE: &str = include_str!("tee_call.p4");
-const FUNCTION: &str = include_str!("secret.c");
 /// Longest time for an answer: no packet is lost to other load of the machine.
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -84,14 +83,15 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
 
 fn compile(placement: Placement) -> anyhow::Result<Compiled> {
     let options = p4shield_p4::Options { placement, ..Default::default() };
-    p4shield_p4::compile("tee_call.p4", SOURCE, &NoIncludes, &options).map_err(|e| anyhow!(e.render(false)))
+    p4shield_p4::compile("tee_call.p4", TEE_CALL.source, &NoIncludes, &options)
+        .map_err(|e| anyhow!(e.render(false)))
 }
 
 /// Compiles the function.
 fn function(compiled: &Compiled) -> anyhow::Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("secret.c");
-    std::fs::write(&file, FUNCTION)?;
+    std::fs::write(&file, SECRET)?;
     Ok(externs::compile(&file, &compiled.c_header)?)
 }
 
@@ -101,6 +101,7 @@ fn start(compiled: &Compiled, function: Vec<u8>) -> anyhow::Result<Apart> {
     let config = FunctionsConfig {
         binary: product()?,
         objects: vec![own, function],
+        longest_message: compiled.facts.longest_message,
         allow_missing: Vec::new(),
         deadline: DEADLINE,
         fail: CallFail::Drop,
@@ -119,7 +120,7 @@ fn switch<I: PacketIo>(compiled: &Compiled, others: &[Vec<u8>], ports: I) -> any
     };
     let (verified, _) = verify(link(&objects)?, &Limits::default())?;
     let mut program = Program::load(&verified, &EngineOptions::default())?;
-    (TEE.entries)().iter().try_for_each(|e| install(&compiled.facts.tables, &mut program, e))?;
+    (TEE_CALL.entries)().iter().try_for_each(|e| install(&compiled.facts.tables, &mut program, e))?;
     Ok(Switch::new(ports, vec![0, 1], program, traits)?)
 }
 

@@ -32,8 +32,8 @@ pub struct Missing {
 /// The names of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowName {
-    /// The place of the program: `bare` in the switch's process, or `secure pipeline, process` with the whole
-    /// switch in a compartment.
+    /// The place of the program: `bare` in the switch's process, `secure pipeline, process` with the whole
+    /// switch in a compartment, or `extern, process` with the program's secret function in one.
     pub placement: &'static str,
     /// The kind of the switch's two ports.
     pub ports: String,

@@ -3,11 +3,12 @@
 use super::options::{Options, Ports};
 use super::row::{Group, Row};
 use super::{fed, veth};
-use crate::fixture::programs::TEE;
+use crate::fixture::programs::{TEE, TEE_CALL};
 
 /// The placements that rows on veth measure side by side, and the option that `p4shield switch run` has for
 /// each. The others are compared with the first.
-const PLACEMENTS: [(&str, &str); 2] = [("bare", "inline"), ("secure pipeline, process", "pipeline")];
+const PLACEMENTS: [(&str, &str); 3] =
+    [("bare", "inline"), ("secure pipeline, process", "pipeline"), ("extern, process", "extern")];
 
 /// Returns the rows that these options ask for.
 pub(super) fn groups(options: &Options) -> Vec<Group> {
@@ -23,12 +24,16 @@ pub(super) fn groups(options: &Options) -> Vec<Group> {
                     Ports::Veth => veth::measure,
                     Ports::Interfaces => fed::interfaces,
                 };
-                let placements = if *ports == Ports::Veth { &PLACEMENTS[..] } else { &PLACEMENTS[..1] };
+                let (placements, program) = match ports {
+                    // The product compiles one source for each.
+                    Ports::Veth => (&PLACEMENTS[..], &TEE_CALL),
+                    _ => (&PLACEMENTS[..1], &TEE),
+                };
                 let row = |(placement, option): &(&'static str, &'static str)| Row {
                     placement,
                     option,
                     ports: *ports,
-                    program: &TEE,
+                    program,
                     bytes: usize::from(*bytes),
                     threads: usize::from(*threads),
                 };

@@ -21,7 +21,7 @@ use super::row::{Extent, Row};
 use super::sizes::Load;
 use crate::cores;
 use crate::fixture::hosts::{Hosts, INTERFACE};
-use crate::fixture::product::{Product, TEE, waited};
+use crate::fixture::product::{Product, TEE_CALL, waited};
 use crate::fixture::programs::packets;
 
 /// The sender's rates, in parts of its maximum.
@@ -79,7 +79,7 @@ struct Moment {
 impl Bed {
     fn start(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Self> {
         let hosts = Hosts::make()?;
-        let switch = Product::start(&hosts.middle, &TEE, row.option)?;
+        let switch = Product::start(&hosts.middle, &TEE_CALL, row.option)?;
         let (socket, thread) = (switch.socket(), switch.packet_thread()?);
         cores::pin_thread(thread, cores::two()[1]);
         Ok(Self { _switch: switch, socket, thread, hosts, bytes: row.bytes, length: extent.length })

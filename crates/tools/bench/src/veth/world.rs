@@ -15,6 +15,7 @@ pub(super) const ROUTES: Program = Program {
     source: include_str!("routes.p4"),
     table: "routes",
     entries: "hdr.ipv4.destination,action,port\n10.9.6.1/32,forward,0\n10.9.6.2/32,forward,1\n",
+    function: None,
 };
 
 /// Memory of testpmd.

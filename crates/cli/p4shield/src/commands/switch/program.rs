@@ -40,7 +40,8 @@ impl Source {
     pub(super) fn objects(&self, placement: Placement) -> anyhow::Result<Option<Objects>> {
         let mut externs =
             self.externs.iter().map(|path| input::bytes(path)).collect::<anyhow::Result<Vec<_>>>()?;
-        let Some(Own { object, traced, c_header, functions }) = self.own(placement)? else { return Ok(None) };
+        let Some(own) = self.own(placement)? else { return Ok(None) };
+        let Own { object, traced, c_header, functions, longest_message } = own;
         let mut in_c = Vec::new();
         for file in &self.functions {
             in_c.push(externs::compile(file, &c_header).map_err(|e| Refused(e.to_string()))?);
@@ -50,7 +51,7 @@ impl Source {
             externs.extend(in_c);
         }
         let with = |own| std::iter::once(own).chain(externs.iter().cloned()).collect();
-        Ok(Some(Objects { traced: traced.map(with), own: with(object), functions }))
+        Ok(Some(Objects { traced: traced.map(with), own: with(object), functions, longest_message }))
     }
 
     fn own(&self, placement: Placement) -> anyhow::Result<Option<Own>> {
@@ -61,7 +62,8 @@ impl Source {
             }
             let why = "the switch has the program as an object; start it with the P4 source to trace packets";
             let (object, traced) = (input::bytes(&self.program)?, Err(why.to_owned()));
-            return Ok(Some(Own { object, traced, c_header: String::new(), functions: None }));
+            let c_header = String::new();
+            return Ok(Some(Own { object, traced, c_header, functions: None, longest_message: 0 }));
         }
         let text = input::text(&self.program, "P4 source")?;
         let compiled = |trace| {
@@ -73,8 +75,9 @@ impl Source {
                 compiler::report(&plain.warnings);
                 let too_long = |_| "the program cannot be traced: it is too long then".to_owned();
                 let traced = compiled(true).map(|c| c.object).map_err(too_long);
-                let Compiled { object, c_header, functions, .. } = plain;
-                Ok(Some(Own { object, traced, c_header, functions }))
+                let Compiled { object, c_header, functions, facts, .. } = plain;
+                let longest_message = facts.longest_message;
+                Ok(Some(Own { object, traced, c_header, functions, longest_message }))
             }
             Err(errors) => compiler::refuse(&errors).map(|_| None),
         }
@@ -90,6 +93,7 @@ struct Own {
     c_header: String,
     /// The program of the compartment.
     functions: Option<Vec<u8>>,
+    longest_message: usize,
 }
 
 /// A program's objects: its own first, then those of its C functions.
@@ -99,6 +103,8 @@ pub(super) struct Objects {
     pub(super) traced: Result<Vec<Vec<u8>>, String>,
     /// Those of the compartment with the program's functions.
     pub(super) functions: Option<Vec<Vec<u8>>>,
+    /// Bytes of the longest message to them.
+    pub(super) longest_message: usize,
 }
 
 /// Parses objects, whose errors name the program's file.

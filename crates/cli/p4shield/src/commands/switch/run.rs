@@ -175,9 +175,10 @@ impl Run {
             Err(why) => Err(why),
         };
         let binary = std::env::current_exe().context("cannot find the path of this executable")?;
-        let functions = objects.functions.map(|objects| FunctionsConfig {
+        let functions = objects.functions.map(|functions| FunctionsConfig {
             binary,
-            objects,
+            objects: functions,
+            longest_message: objects.longest_message,
             allow_missing: self.allow_missing,
             deadline: Duration::from_millis(self.deadline),
             fail: match self.fail {

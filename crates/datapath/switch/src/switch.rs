@@ -16,7 +16,7 @@ use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::{Entry, Meta, Packet, Program, VmInfo};
 use p4shield_traffic::{Outcome, Run, Traffic};
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A packet in its place in a batch.
 pub(crate) struct Slot {
@@ -40,6 +40,8 @@ pub(crate) struct Local<I> {
     /// Packets that wait for functions in a compartment.
     pub(crate) calls: Calls,
     pub(crate) start: Instant,
+    /// Until then no packet is received, in nanoseconds since the start.
+    pub(crate) holds_until_ns: u64,
 }
 
 /// A place for a further packet thread of a switch.
@@ -111,10 +113,33 @@ impl<I: PacketIo> Switch<I> {
         self.pipeline.clone()
     }
 
-    /// Has this thread run another pipeline, and returns the one before. A program that reads how long
-    /// packets waited runs in one pipeline of all threads.
-    pub const fn exchange_pipeline(&mut self, pipeline: PipelineHandle) -> PipelineHandle {
+    /// Has this thread run another pipeline, and returns the one before. Packets that wait for answers go on
+    /// before. A program that reads how long packets waited runs in one pipeline of all threads.
+    pub fn exchange_pipeline(&mut self, pipeline: PipelineHandle) -> PipelineHandle {
+        self.end_calls();
         std::mem::replace(&mut self.pipeline, pipeline)
+    }
+
+    /// Lets packets that wait for answers go on, and receives none for so long: another thread changes what
+    /// both share. Zero ends that.
+    pub fn hold(&mut self, time: Duration) {
+        self.end_calls();
+        self.local.holds_until_ns = if time.is_zero() { 0 } else { self.local.after(time) };
+    }
+
+    fn end_calls(&mut self) {
+        if self.awaits_answers() {
+            self.local.drain_calls(&mut self.pipeline.lock(), &mut self.queues.lock());
+        }
+    }
+
+    /// Returns true while no packet is received.
+    fn holds(&mut self) -> bool {
+        let holds = self.local.holds_until_ns > 0 && self.local.now_ns() < self.local.holds_until_ns;
+        if !holds {
+            self.local.holds_until_ns = 0;
+        }
+        holds
     }
 
     /// Announces that this thread is about to sleep, so that another one wakes it that hands it a packet.
@@ -130,7 +155,7 @@ impl<I: PacketIo> Switch<I> {
 
     /// Lets time pass.
     #[cfg(any(test, feature = "fuzz"))]
-    pub(crate) fn pass(&mut self, time: std::time::Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         self.local.start = self.local.start.checked_sub(time).unwrap_or(self.local.start);
     }
 
@@ -153,6 +178,10 @@ impl<I: PacketIo> Switch<I> {
     /// The ports report one ([`PacketIo`]). Packets that were received before are sent.
     pub fn round(&mut self) -> Result<usize, I::Error> {
         let mut received = self.local.exit.take_handed() + self.answer();
+        if self.holds() {
+            self.local.exit.links.wake();
+            return self.local.exit.io.flush().map(|()| received);
+        }
         let mut failed = Ok(());
         for port in 0..self.local.exit.numbers.len() {
             match self.local.receive(port) {
@@ -190,6 +219,7 @@ impl<I: PacketIo> Local<I> {
             info: VmInfo::unknown(InfoStatus::Missing),
             calls: Calls::new(),
             start,
+            holds_until_ns: 0,
         })
     }
 

@@ -23,6 +23,7 @@
 //! | `metrics` | the status for Prometheus |
 //! | `names` | the names that a shell completes |
 //! | `functions` | the compartment with the program's functions, for placement `extern` |
+//! | `hold` | keeps threads from receiving while their program changes |
 //! | `digest` | digests that the program sent |
 //! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
@@ -56,6 +57,7 @@ mod crew;
 mod desk;
 mod digest;
 mod functions;
+mod hold;
 mod inside;
 mod keeper;
 mod line;

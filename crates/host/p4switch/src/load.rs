@@ -30,8 +30,10 @@ impl Desk {
         self.gather_program(&mut running)?;
         let replacement = Replacement { program: Some(program), traits, maps, twin: None };
         // The old program, which is in the answer, is dropped here and not by the packet thread.
+        let held = self.hold();
         self.threads.execute(Work::Replace(Box::new(replacement)))?;
         *running = Named { series, ..named };
+        drop(held);
         drop(running);
         self.spread();
         Ok(Answer::Replaced(Replaced { kept, lost }))

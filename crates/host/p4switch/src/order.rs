@@ -90,6 +90,8 @@ pub(crate) enum Work {
     Sent(Sent),
     /// Puts a packet of the controller at its port; true then if there was room.
     Put(Vec<u8>, bool),
+    /// Has the thread receive no packet for so long, and packets that wait for answers go on before.
+    Hold(Duration),
     /// Exchanges the thread's way to the compartment with the program's functions, and this one.
     Calls(Option<Box<CallSettings>>),
     /// Copies the numbers of the ports that have to be opened anew, with the reasons.
@@ -339,6 +341,10 @@ fn execute(mut work: Work, switch: &mut PacketSwitch) -> Done {
         }
         Work::Calls(settings) => {
             *settings = switch.set_calls(settings.take());
+            Ok(())
+        }
+        Work::Hold(time) => {
+            switch.hold(*time);
             Ok(())
         }
         Work::Lost(ports) => {

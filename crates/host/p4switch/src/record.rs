@@ -38,6 +38,7 @@ impl Desk {
     }
 
     fn start_recording(&self, filter: RecordFilter, most: u64, events: bool) -> Result<(), String> {
+        let _held = self.hold();
         match self.recording(RecordWork::Start { filter, most, events, started: false })? {
             RecordWork::Start { started: true, .. } => {}
             _ => return Err(BUSY.to_owned()),
@@ -64,6 +65,7 @@ impl Desk {
     }
 
     pub(crate) fn stop_recording(&self) -> Result<(), String> {
+        let _held = self.hold();
         self.recording(RecordWork::Stop).map(|_| ())
     }
 

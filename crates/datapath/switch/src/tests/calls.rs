@@ -312,15 +312,48 @@ fn a_replacement_gives_no_packet_an_earlier_ones_answer() {
 }
 
 #[test]
-fn what_a_packet_keeps_means_nothing_to_another_pipeline() {
+fn packets_go_on_before_their_thread_has_another_pipeline() {
     let (mut switch, compartment) = switch(CallFail::Drop);
     arrive(&mut switch, [packet(1, 1, 1), packet(1, 0, 2)]);
     let (program, traits) = load(&caller());
     let own = PipelineHandle::new(program, traits, Groups::default(), Sessions::default());
-    let _ = switch.exchange_pipeline(own);
     compartment.answer(1, Manner::Honest);
-    assert_eq!(left(&mut switch), []);
-    assert_eq!(switch.counts().dropped(DropReason::Unanswered), 2);
+    let _ = switch.exchange_pipeline(own);
+    assert_eq!(left(&mut switch), [(ONCE, 1), (7, 2)]);
+}
+
+/// The first of two threads replaces the program while packets of the other one wait.
+fn replaced_by_another(hold: bool) -> Switch<Memory> {
+    let (mut first, compartment) = switch(CallFail::Drop);
+    let mut second = first.seat().take(Memory::new(2)).unwrap();
+    second.set_calls(Some(compartment.settings(CallFail::Drop)));
+    arrive(&mut second, [packet(1, 1, 1), packet(1, 0, 2)]);
+    compartment.answer(1, Manner::Honest);
+    if hold {
+        second.hold(DEADLINE);
+        arrive(&mut second, [packet(1, 0, 3)]);
+        assert_eq!((second.io().output[1].len(), second.io().input[0].len()), (2, 1), "one stays outside");
+    }
+    replace(&mut first, &caller());
+    second
+}
+
+#[test]
+fn what_a_packet_keeps_means_nothing_to_another_program() {
+    let mut second = replaced_by_another(false);
+    assert_eq!(left(&mut second), []);
+    assert_eq!(second.counts().dropped(DropReason::Unanswered), 2);
+}
+
+#[test]
+fn a_thread_that_holds_loses_no_packet_to_a_replacement() {
+    let mut second = replaced_by_another(true);
+    second.hold(Duration::ZERO);
+    assert_eq!(left(&mut second), [(ONCE, 1), (7, 2), (7, 3)]);
+    second.hold(DEADLINE);
+    arrive(&mut second, [packet(1, 0, 4)]);
+    second.pass(DEADLINE);
+    assert_eq!(left(&mut second).len(), 4, "a thread that is not released receives again");
 }
 
 #[test]

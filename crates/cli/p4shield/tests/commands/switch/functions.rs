@@ -152,6 +152,27 @@ fn a_stopped_compartment_costs_its_own_packets_only() {
 }
 
 #[test]
+fn traces_lose_no_packet_that_waits_for_an_answer() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    let options = ["--placement", "extern", "--threads", "2", "--deadline", "5000"];
+    let _switch = scene.start_guard(1_000_000, &options);
+    wait_until("a ping", 20, || scene.pings()).unwrap();
+    let flood = ["-f", "-q", "-c", "5000", "-w", "20", "10.9.2.1"];
+    std::thread::scope(|threads| {
+        let pings = threads.spawn(|| p4shield_testbed::process::run(scene.left.command("ping").args(flood)));
+        for _ in 0..4 {
+            let shown = scene.asks(&["trace", "--count", "2", "--for", "20"]);
+            assert!(shown.contains("port 1") || shown.contains("port 2"), "{shown}");
+        }
+        pings.join().unwrap().unwrap();
+    });
+    assert_eq!(scene.unanswered(), 0);
+}
+
+#[test]
 fn functions_that_cannot_run_apart_are_refused() {
     let Some(scene) = Scene::new() else { return };
     if lacks_clang() {

@@ -1,5 +1,6 @@
 //! Answers the requests of the switch's socket.
 
+use crate::apart::Line;
 use crate::api::{
     Answer, Dropped, FunctionsStatus, MAX_LINE, PortStatus, QueueStatus, Request, Status, Traffic,
 };
@@ -35,6 +36,8 @@ pub(crate) struct Desk {
     pub(crate) start: Instant,
     /// The compartment with the program's functions, if there is one.
     pub(crate) functions: Mutex<Option<FunctionsStatus>>,
+    /// The way to its keeper, if the switch was started with one.
+    pub(crate) apart: Mutex<Option<Line>>,
     /// Written by the thread that keeps the ports.
     pub(crate) sampled: Mutex<Sampled>,
     /// The notes of batches, while a client takes them.
@@ -61,7 +64,9 @@ impl Endpoint for Desk {
                 show(&mut self.reader(&program), &program.described, &inspection)
                     .map(|view| Answer::Shown(Box::new(view)))
             }
-            Ok(Request::Replace { file, objects, traced }) => self.replace(&file, &objects, traced),
+            Ok(Request::Replace { file, objects, traced, functions }) => {
+                self.replace(&file, &objects, traced, functions)
+            }
             Ok(Request::Record { wanted }) => self.record(wanted).map(|()| Answer::Done),
             Ok(Request::Records) => self.records().map(Answer::Records),
             Ok(Request::StopRecording) => self.stop_recording().map(|()| Answer::Done),

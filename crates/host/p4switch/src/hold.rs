@@ -1,5 +1,5 @@
-//! Packet threads receive nothing while the first one changes the program that they share. So none of their
-//! packets waits for an answer meanwhile, which would mean nothing to another program.
+//! Packet threads receive nothing while their program or its functions change. So no packet waits for an
+//! answer meanwhile, which would mean nothing to another program.
 
 use crate::desk::Desk;
 use crate::order::{Threads, Work};
@@ -9,14 +9,13 @@ use std::time::Duration;
 /// Longest time in which a thread receives nothing, also if the desk has ended.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Threads beside the first that receive nothing. They go on when it is dropped.
+/// Threads that receive nothing. They go on when it is dropped.
 pub(crate) struct Held<'a>(&'a Threads);
 
 impl Desk {
-    /// Holds the threads beside the first; `None` if there is none, or the program has no compartment.
+    /// Holds the threads; `None` if the switch was started without a compartment for functions.
     pub(crate) fn hold(&self) -> Option<Held<'_>> {
-        let calls = self.functions.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        (calls && self.threads.count() > 1).then(|| {
+        self.apart.lock().unwrap_or_else(PoisonError::into_inner).is_some().then(|| {
             let held = Held(&self.threads);
             held.each(LONGEST);
             held
@@ -26,7 +25,7 @@ impl Desk {
 
 impl Held<'_> {
     fn each(&self, time: Duration) {
-        for thread in 1..self.0.count() {
+        for thread in 0..self.0.count() {
             // One that does not answer in time loses the packets that wait.
             let _ = self.0.execute_on(thread, Work::Hold(time));
         }

@@ -22,8 +22,9 @@
 //! | `load` | replaces the program |
 //! | `metrics` | the status for Prometheus |
 //! | `names` | the names that a shell completes |
-//! | `functions` | the compartment with the program's functions, for placement `extern` |
-//! | `hold` | keeps threads from receiving while their program changes |
+//! | `functions` | keeps the compartment with the program's functions, for placement `extern` |
+//! | `apart` | that compartment, and the way to its keeper |
+//! | `hold` | keeps threads from receiving while their program or its functions change |
 //! | `digest` | digests that the program sent |
 //! | `controller` | packets to and from the controller |
 //! | `record` | records packets for a client, and shows what the program did with each (`recorded`) |
@@ -47,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apart;
 pub mod api;
 mod batches;
 mod cells;
@@ -82,7 +84,7 @@ mod spread;
 mod surroundings;
 mod write;
 
-pub use functions::{Apart, FunctionsConfig};
+pub use apart::{Apart, FunctionsConfig};
 pub use inside::{InsideError, InsideOptions, Prove, serve};
 pub use line::{Setup, fuzz_line};
 pub use outside::{Launch, run_in_compartment};

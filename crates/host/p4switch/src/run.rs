@@ -1,9 +1,10 @@
 //! The first packet thread, and what is set up for all.
 
+use crate::apart::FunctionsConfig;
 use crate::api::{Answer, Format};
 use crate::crew::{Crew, SLEEP, StartError, step};
 use crate::desk::Desk;
-use crate::functions::{Functions, FunctionsConfig};
+use crate::functions::Functions;
 use crate::keeper::Keeper;
 use crate::metrics;
 use crate::noting::PacketSwitch;
@@ -295,6 +296,7 @@ pub(crate) fn forward<E: Entrance>(
         problems: Arc::clone(&problems),
         start: Instant::now(),
         functions: Mutex::new(None),
+        apart: Mutex::new(None),
         sampled: Mutex::default(),
         noting: Mutex::default(),
         writing: Mutex::new(()),
@@ -373,6 +375,7 @@ fn replay(switch: &mut PacketSwitch, inbox: &mut Inbox, stop: &AtomicBool) -> Re
         }
         match switch.next_release() {
             Some(due) => inbox.wait(due.min(SLEEP)),
+            None if switch.awaits_answers() => std::thread::yield_now(),
             None if switch.io().ended() => break,
             None => {}
         }

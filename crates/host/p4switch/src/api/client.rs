@@ -1,7 +1,8 @@
 //! The client of a switch's socket.
 
 use super::messages::{
-    Answer, BatchesView, DigestsView, NamesView, PacketsIn, QueueStatus, Replaced, Request, Status,
+    Answer, BatchesView, DigestsView, FunctionObjects, NamesView, PacketsIn, QueueStatus, Replaced, Request,
+    Status,
 };
 use crate::permit::permit;
 use crate::recorded::{RecordsView, Wanted};
@@ -217,7 +218,8 @@ pub fn load(socket: &Path, format: Format, text: String, replace: bool) -> Resul
     }
 }
 
-/// Has a switch verify the program of these objects, and run it instead of its own.
+/// Has a switch verify the program of these objects, and run it instead of its own, with these functions in
+/// its compartment.
 ///
 /// # Errors
 /// [`ApiError`]; after [`ApiError::Failed`] the switch runs the program that it had.
@@ -226,9 +228,11 @@ pub fn replace(
     file: String,
     objects: &[Vec<u8>],
     traced: Result<&[Vec<u8>], String>,
+    functions: Option<FunctionObjects>,
 ) -> Result<Replaced, ApiError> {
     let encoded = |objects: &[Vec<u8>]| objects.iter().map(hex::encode).collect();
-    let request = Request::Replace { file, objects: encoded(objects), traced: traced.map(encoded) };
+    let (objects, traced) = (encoded(objects), traced.map(encoded));
+    let request = Request::Replace { file, objects, traced, functions };
     match ask_within(socket, &request, VERIFICATION)? {
         Answer::Replaced(replaced) => Ok(replaced),
         _ => Err(ApiError::Unexpected),

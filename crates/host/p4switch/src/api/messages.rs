@@ -57,6 +57,9 @@ pub enum Request {
         objects: Vec<String>,
         /// The same for tracing, or the reason why there are none.
         traced: Result<Vec<String>, String>,
+        /// Its functions for the compartment of a switch of placement `extern`.
+        #[serde(default)]
+        functions: Option<FunctionObjects>,
     },
     /// Returns digests that the program has sent.
     Digests {
@@ -275,6 +278,15 @@ pub struct FunctionsStatus {
     pub restarts: u64,
     /// The reason why it does not run.
     pub problem: Option<String>,
+}
+
+/// Functions of a program for a compartment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionObjects {
+    /// The objects, hexadecimal: the compartment's program, then those of the functions in C.
+    pub objects: Vec<String>,
+    /// Bytes of the longest message to them.
+    pub longest_message: usize,
 }
 
 /// The status of a switch.

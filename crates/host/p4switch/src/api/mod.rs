@@ -11,9 +11,9 @@ pub use client::{
 };
 pub(crate) use messages::MAX_LINE;
 pub use messages::{
-    ActionNames, Answer, BatchesView, DigestsView, Dropped, FunctionsStatus, MAX_FILE, NameKind, NamesView,
-    ObjectNames, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus, Rates, Replaced, Request, Status,
-    ThreadBatches, Traffic, fuzz,
+    ActionNames, Answer, BatchesView, DigestsView, Dropped, FunctionObjects, FunctionsStatus, MAX_FILE,
+    NameKind, NamesView, ObjectNames, PacketIn, PacketsIn, PortState, PortStatus, QueueStatus, Rates,
+    Replaced, Request, Status, ThreadBatches, Traffic, fuzz,
 };
 pub use p4shield_entries::Format;
 pub use p4shield_tables::entry::Named;

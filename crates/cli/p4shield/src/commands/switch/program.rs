@@ -36,6 +36,11 @@ impl Source {
         self.program.display().to_string()
     }
 
+    /// Returns true for P4 source, false for an object.
+    pub(super) fn is_p4(&self) -> bool {
+        self.program.extension().is_some_and(|e| e == "p4")
+    }
+
     /// Returns the objects, the program's own first; `None` if its source has errors, which are reported.
     pub(super) fn objects(&self, placement: Placement) -> anyhow::Result<Option<Objects>> {
         let mut externs =
@@ -55,7 +60,7 @@ impl Source {
     }
 
     fn own(&self, placement: Placement) -> anyhow::Result<Option<Own>> {
-        if self.program.extension().is_none_or(|e| e != "p4") {
+        if !self.is_p4() {
             if !self.functions.is_empty() || placement == Placement::Extern {
                 let why = "functions in C and placement extern need the program as P4 source";
                 return Err(Refused(why.into()).into());

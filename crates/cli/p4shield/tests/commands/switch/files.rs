@@ -11,9 +11,9 @@ use crate::common::p4shield;
 /// Routes and their next hops, for the example.
 const ENTRIES: &str = "table_add routes forward 10.9.2.0/24 => 02:00:00:00:00:02 2\n";
 
-/// An IPv4 packet to this address.
-fn to(last: u8) -> Vec<u8> {
-    let mut ip = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 1, 1, 10, 9, last, 1];
+/// An IPv4 packet to this address, of this protocol.
+pub(super) fn to(last: u8, protocol: u8) -> Vec<u8> {
+    let mut ip = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 9, 1, 1, 10, 9, last, 1];
     let sum: u32 = ip.as_chunks().0.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -21,7 +21,7 @@ fn to(last: u8) -> Vec<u8> {
     [&ethernet[..], &ip, &[0; 8]].concat()
 }
 
-fn write(path: &Path, packets: &[Vec<u8>]) {
+pub(super) fn write(path: &Path, packets: &[Vec<u8>]) {
     let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
     for (n, bytes) in packets.iter().enumerate() {
         let time = std::time::Duration::from_secs(n as u64);
@@ -29,7 +29,7 @@ fn write(path: &Path, packets: &[Vec<u8>]) {
     }
 }
 
-fn read(path: &Path) -> Vec<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Vec<Vec<u8>> {
     let mut reader = PcapReader::new(std::fs::File::open(path).unwrap()).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = reader.next_packet() {
@@ -54,7 +54,7 @@ fn routes(folder: &Path, ports: &[String]) -> (i32, String) {
 fn a_switch_of_capture_files_ends_with_its_packets() {
     let folder = tempfile::tempdir().unwrap();
     let [input, out, back] = ["in.pcap", "out.pcap", "back.pcap"].map(|name| folder.path().join(name));
-    let sent: Vec<_> = (0..100).map(|n| to(if n % 4 == 0 { 3 } else { 2 })).collect();
+    let sent: Vec<_> = (0..100).map(|n| to(if n % 4 == 0 { 3 } else { 2 }, 17)).collect();
     write(&input, &sent);
     let ports =
         [format!("1=pcap:{},{}", input.display(), back.display()), format!("2=pcap:,{}", out.display())];
@@ -70,7 +70,7 @@ fn a_switch_of_capture_files_ends_with_its_packets() {
 fn a_damaged_capture_ends_the_switch_with_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let [input, out] = ["in.pcap", "out.pcap"].map(|name| folder.path().join(name));
-    write(&input, &[to(2), to(2)]);
+    write(&input, &[to(2, 17), to(2, 17)]);
     let mut bytes = std::fs::read(&input).unwrap();
     bytes.truncate(bytes.len() - 3);
     std::fs::write(&input, bytes).unwrap();
@@ -92,7 +92,7 @@ fn a_full_disk_for_a_capture_ends_the_switch() {
     }
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.pcap");
-    write(&input, &vec![to(2); 2000]);
+    write(&input, &vec![to(2, 17); 2000]);
     let small = folder.path().join("small");
     std::fs::create_dir(&small).unwrap();
     run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&small)).unwrap();

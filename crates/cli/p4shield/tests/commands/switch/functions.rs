@@ -1,9 +1,15 @@
 //! Placement `extern`: functions of the program in a compartment.
 
+use super::files::{read, to, write};
 use super::placement::is_confined;
 use super::{Scene, code, example, p4shield, stderr, wait_until};
 use p4shield_testbed::Guarded;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::process::Stdio;
+
+const DECLARATION: &str = "@compartment extern bit<8> refused(in bit<32> src, in bit<8> protocol);";
+const CALL: &str =
+    "if (hdr.ipv4.isValid() && refused(hdr.ipv4.src, hdr.ipv4.protocol) != 0) { mark_to_drop(std); }";
 
 /// Forwards between two ports; a function decides about IPv4 packets.
 const GUARD: &str = r"
@@ -170,6 +176,88 @@ fn traces_lose_no_packet_that_waits_for_an_answer() {
         pings.join().unwrap().unwrap();
     });
     assert_eq!(scene.unanswered(), 0);
+}
+
+#[test]
+fn another_program_comes_with_its_functions() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    let _switch = scene.start_guard(1_000_000, &["--placement", "extern", "--deadline", "5000"]);
+    let other = scene.file("other.p4", &GUARD.replace("refused", "unwanted"));
+    let function = |body: &str| {
+        let head = "#include \"p4shield_program.h\"\nuint8_t unwanted(uint32_t src, uint8_t protocol)";
+        scene.file("unwanted.c", &format!("{head} {{ {body} }}\n"))
+    };
+    let flood = ["-f", "-q", "-w60", "10.9.2.1"];
+    let _flood = Guarded::spawn(scene.left.command("ping").args(flood).stdout(Stdio::null())).unwrap();
+    wait_until("a ping", 20, || scene.pings()).unwrap();
+    let [first, second, third] = std::array::from_fn(|round| {
+        let plain = GUARD.replace(CALL, "").replace(DECLARATION, "");
+        let words: &[&str] = match round {
+            0 => &[],
+            1 => &[&other, "--functions", &function("return protocol != 1;")],
+            _ => &[&scene.file("plain.p4", &plain)],
+        };
+        let before = scene.compartment();
+        if round > 0 {
+            scene.asks(&[&["load"], words].concat());
+            let ended = || before.is_none_or(|pid| test_kill_process(pid).is_err());
+            wait_until("the end of the compartment before", 10, ended).unwrap();
+        }
+        assert!(scene.pings(), "{round}");
+        scene.compartment()
+    });
+    assert!(
+        first.is_some() && second.is_some() && first != second && third.is_none(),
+        "{first:?} {second:?}"
+    );
+    assert_eq!(scene.unanswered(), 0, "no packet asks the functions of another program");
+    let endless = function("volatile uint32_t n = src; while (n) n = n * 3 + 1; return n;");
+    scene.refuses(&["load", &other, "--functions", &endless], "functions");
+    assert!(scene.pings() && scene.compartment().is_none());
+    scene.asks(&["load", &other, "--functions", &function("return protocol == 1;")]);
+    assert!(!scene.pings());
+    is_confined(scene.compartment().expect("a compartment"));
+}
+
+#[test]
+fn packets_of_capture_files_wait_for_their_answers() {
+    if lacks_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let sent: Vec<_> = (0..100).map(|n| to(n % 2, if n % 4 == 0 { 17 } else { 1 })).collect();
+    write(path("in.pcap").as_ref(), &sent);
+    std::fs::write(path("guard.p4"), GUARD).unwrap();
+    // Some microseconds for each packet, so that the last ones have no answer when the file ends.
+    let slow = "uint32_t n = src; ".to_owned() + &"n ^= n << 13; n ^= n >> 17; n ^= n << 5; ".repeat(400);
+    let slow = slow + "return protocol != 1 || n == 0;";
+    let head = "#include \"p4shield_program.h\"\nuint8_t refused(uint32_t src, uint8_t protocol)";
+    std::fs::write(path("refused.c"), format!("{head} {{ {slow} }}\n")).unwrap();
+    let ports = [format!("1=pcap:{},{}", path("in.pcap"), path("b")), format!("2=pcap:,{}", path("out"))];
+    let output = p4shield(&[
+        "switch",
+        "run",
+        &path("guard.p4"),
+        "--functions",
+        &path("refused.c"),
+        "--placement",
+        "extern",
+        "--deadline",
+        "5000",
+        "--socket",
+        &path("sock"),
+        "--port",
+        &ports[0],
+        "--port",
+        &ports[1],
+    ]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let passed: Vec<_> = sent.into_iter().filter(|packet| packet[23] == 1).collect();
+    assert_eq!(read(path("out").as_ref()), passed);
 }
 
 #[test]

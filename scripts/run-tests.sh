@@ -9,8 +9,7 @@ folder=$(realpath "${1:?usage: $0 FOLDER [CARGO TEST OPTIONS]}")
 shift
 mkdir -p "$folder/logs"
 export folder
-# Each binary runs one test at a time: its output then says how long each test took. A third binary for two cores, since one
-# of them usually waits.
+# A third binary for two cores, since one of them usually waits.
 jobs=${P4SHIELD_TEST_JOBS:-$(($(nproc) * 3 / 2))}
 
 # Prints LABEL EXECUTABLE PACKAGE-FOLDER for each test binary. A label is the crate's path and the test's name: host/daemon:lib.
@@ -22,9 +21,11 @@ binaries() {
       "\($package | ltrimstr($top)):\($name) \(.executable) \($package)"'
 }
 
-# Passes the output of one binary on, and appends MILLISECONDS LABEL TEST to the list of times.
+# Passes the output of one binary on, and appends MILLISECONDS LABEL TEST to the list of times. Where tests run beside each
+# other, the output does not say how long each of them took.
 stamp() {
   local label=$1 line now last=${EPOCHREALTIME//[!0-9]/}
+  [ "$2" = 1 ] || exec cat
   while IFS= read -r line || [ -n "$line" ]; do
     printf '%s\n' "$line"
     case $line in
@@ -38,11 +39,12 @@ stamp() {
   done
 }
 
-# Runs one binary as `cargo test` would: in the folder of its package.
+# Runs one binary as `cargo test` would, in the folder of its package: by default one test at a time, since its output then
+# says how long each test took.
 run() {
-  local label=$1 executable=$2 package=$3 log="$folder/logs/${1//\//.}" begun=$SECONDS status=0
-  (cd "$package" && CARGO_MANIFEST_DIR=$package "$executable" --test-threads=1) 2>&1 </dev/null |
-    stamp "$label" >"$log" || status=$?
+  local label=$1 executable=$2 package=$3 threads=${4:-1} log="$folder/logs/${1//\//.}" begun=$SECONDS status=0
+  (cd "$package" && CARGO_MANIFEST_DIR=$package "$executable" --test-threads="$threads") 2>&1 </dev/null |
+    stamp "$label" "$threads" >"$log" || status=$?
   cat "$log" >>"$folder/output"
   if [ "$status" = 0 ]; then
     printf '%5d s  %s\n' $((SECONDS - begun)) "$label"
@@ -56,10 +58,12 @@ export -f run stamp
 run_all() { xargs -r -P "$1" -L 1 bash -c 'set -o pipefail; run "$@"' _ <"$2"; }
 
 binaries "$@" >"$folder/all"
-# What scripts/test-order.txt says: those that need the machine for themselves, and the slow ones, which start first.
+# What scripts/test-order.txt says: those that need the machine for themselves, the slow ones, which start first, and how
+# many tests of a binary run at once. A line without that number would end in a blank, which xargs takes for a continuation.
 awk -v folder="$folder" '
-  FNR == NR { if ($1 == "alone" || $1 == "first") class[$2] = $1; next }
-  { known[$1]; print > (folder "/" ($1 in class ? class[$1] : "others")) }
+  FNR == NR { if (/^(alone|first|others) /) { class[$2] = $1; threads[$2] = $3 }; next }
+  { known[$1]; line = $0 " " (threads[$1] ? threads[$1] : 1)
+    print line > (folder "/" ($1 in class ? class[$1] : "others")) }
   END { for (label in class) if (!(label in known)) print label }' scripts/test-order.txt "$folder/all" >"$folder/unknown"
 if [ $# = 0 ] && [ -s "$folder/unknown" ]; then
   echo "run-tests: scripts/test-order.txt names binaries that do not exist: $(paste -sd' ' "$folder/unknown")" >&2

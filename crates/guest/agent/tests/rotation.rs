@@ -13,13 +13,14 @@ use p4shield_agent::tap::Hook;
 use p4shield_agent::{Event, Summary};
 use p4shield_seal::TenantKey;
 
-/// Puts a new key into the auditor's file, and returns it.
+/// Puts a new key into the auditor's file, waits until the auditor has it, and returns it.
 fn replace_key(world: &World) -> [u8; 32] {
+    let is_new_key = |event: &Event| matches!(event, Event::Noticed(Notice::NewKey));
+    let before = world.count(is_new_key);
     let path = &world.config.vm.key;
     let new = TenantKey::random(path).unwrap();
     new.replace(path).unwrap();
-    // The auditor looks at its file 40 times a second.
-    std::thread::sleep(Duration::from_millis(200));
+    world.wait_event("the auditor's new key", before, is_new_key);
     *new.expose()
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use p4shield_agent::audit::expect::ExpectedProgram;
-use p4shield_agent::audit::finding::{Digest, Notice};
+use p4shield_agent::audit::finding::{Digest, Finding, Notice};
 use p4shield_agent::config::VmConfig;
 use p4shield_agent::{AuditConfig, Event, Summary, run_audit};
 use p4shield_seal::TenantKey;
@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) cloud: NetNs,
     pub(crate) middle: Middle,
     pub(crate) config: AuditConfig,
+    /// The reports of the audit so far.
+    events: Mutex<Vec<Event>>,
     _dir: tempfile::TempDir,
 }
 
@@ -48,7 +50,7 @@ impl World {
         config.log_interval_ms = INTERVAL_MS;
         config.expected.programs = [ExpectedProgram::OneOf(vec![Digest(PROGRAM)]), ExpectedProgram::None];
         change(&mut config);
-        Self { vm, client, cloud, middle, config, _dir: dir }
+        Self { vm, client, cloud, middle, config, events: Mutex::default(), _dir: dir }
     }
 
     /// Unplugs the VM's interface and plugs another one, which the auditor then watches.
@@ -58,6 +60,8 @@ impl World {
 
     /// As [`Self::replug`]; calls `before` when the new interface is up and has another name.
     pub(crate) fn replug_after(&self, before: impl FnOnce()) {
+        let is_replugged = |event: &Event| matches!(event, Event::Found(Finding::Replugged));
+        let replugged = self.count(is_replugged);
         self.vm.ip("link del eth0").unwrap();
         plug(&self.vm, &self.cloud, "new0");
         self.middle.and_wait(|o| o.reopen = true, |o| !o.reopen);
@@ -68,10 +72,22 @@ impl World {
         }
         self.vm.ip("link set eth0 up").unwrap();
         self.vm.ip(&format!("addr add {VM_ADDRESS}/24 dev eth0")).unwrap();
-        let is_watched = || self.vm.ip("link show dev eth0").is_ok_and(|shown| shown.contains("prog/xdp"));
-        p4shield_testbed::wait_until("the auditor watches the new interface", 20, is_watched).unwrap();
-        // At XDP first, then at tc.
-        std::thread::sleep(Duration::from_millis(100));
+        // The kernel takes packets for a link some time after it is set up, and drops them before.
+        for (ns, name) in [(&self.vm, "eth0"), (&self.cloud, "to-vm")] {
+            let is_up = || ns.ip(&format!("link show dev {name}")).is_ok_and(|l| l.contains("state UP"));
+            p4shield_testbed::wait_until("the new link", 60, is_up).unwrap();
+        }
+        self.wait_event("the auditor watches the new interface", replugged, is_replugged);
+    }
+
+    /// Returns how many events so far are of a kind.
+    pub(crate) fn count(&self, is_of_kind: fn(&Event) -> bool) -> usize {
+        self.events.lock().unwrap().iter().filter(|event| is_of_kind(event)).count()
+    }
+
+    /// Waits until there are more events of a kind than before.
+    pub(crate) fn wait_event(&self, what: &str, before: usize, is_of_kind: fn(&Event) -> bool) {
+        p4shield_testbed::wait_until(what, 60, || self.count(is_of_kind) > before).unwrap();
     }
 
     /// Sends this many different datagrams in each direction.
@@ -91,23 +107,22 @@ impl World {
     /// Runs an audit in the user VM, calls `during` when the audit is aligned, and ends it afterwards.
     pub(crate) fn audit(&self, during: impl FnOnce()) -> (Summary, Vec<Event>) {
         let stop = Arc::<AtomicBool>::default();
-        let events = Arc::<Mutex<Vec<Event>>>::default();
         std::thread::scope(|s| {
-            let (sink, end) = (events.clone(), stop.clone());
+            let end = stop.clone();
             let auditor = s.spawn(move || {
-                self.vm.inside(|| run_audit(&self.config, |e| sink.lock().unwrap().push(e.clone()), &end))
+                let sink = |e: &Event| self.events.lock().unwrap().push(e.clone());
+                self.vm.inside(|| run_audit(&self.config, sink, &end))
             });
             // Ends the audit also when a check of the test fails.
             let _end = EndOnDrop(&stop);
-            p4shield_testbed::wait_until("the audit is aligned", 20, || {
-                aligned(&events.lock().unwrap()) == self.config.directions().len()
+            p4shield_testbed::wait_until("the audit is aligned", 60, || {
+                self.count(is_aligned) == self.config.directions().len()
             })
             .unwrap();
             during();
             stop.store(true, Ordering::Relaxed);
             let summary = auditor.join().unwrap().unwrap();
-            let events = events.lock().unwrap().clone();
-            (summary, events)
+            (summary, self.events.lock().unwrap().clone())
         })
     }
 }
@@ -133,8 +148,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-fn aligned(events: &[Event]) -> usize {
-    events.iter().filter(|e| matches!(e, Event::Noticed(Notice::Aligned { .. }))).count()
+const fn is_aligned(event: &Event) -> bool {
+    matches!(event, Event::Noticed(Notice::Aligned { .. }))
 }
 
 /// Reads the datagrams of [`World::traffic`] up to the last one, or until none arrives for a second. The

@@ -120,8 +120,8 @@ fn accelerator(machine: &Machine) -> &'static str {
 /// Returns the firmware of machines with a TEE: that of the configuration, or Debian's.
 pub fn firmware(machine: &Machine, tee: Tee) -> &Path {
     let packaged = match tee {
-        Tee::Tdx => "/usr/share/ovmf/OVMF.inteltdx.ms.fd",
-        Tee::None | Tee::SevSnp => "/usr/share/ovmf/OVMF.amdsev.fd",
+        Tee::Tdx => p4shield_qemu::Tee::Tdx.firmware(),
+        Tee::None | Tee::SevSnp => p4shield_qemu::Tee::SevSnp.firmware(),
     };
-    machine.firmware.as_deref().unwrap_or(Path::new(packaged))
+    machine.firmware.as_deref().unwrap_or(Path::new(packaged.unwrap_or_default().0))
 }

@@ -2,11 +2,13 @@
 
 use p4shield_qemu::PROGRAM;
 use raw_cpuid::CpuId;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a kernel's file that a probe reads.
-const MAX_FILE: usize = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// What the processor says of itself (CPUID). A guest sees what its host lets through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +73,8 @@ impl Host {
 
     /// Returns a text of the kernel's, without the line end.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let mut bytes = std::fs::read(self.at(path)).ok()?;
-        bytes.truncate(MAX_FILE);
+        let mut bytes = Vec::new();
+        File::open(self.at(path)).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn sev_snp(host: &Host) -> Found {
             "add the udev rule `KERNEL==\"sev\", GROUP=\"kvm\", MODE=\"0660\"`",
         );
     }
-    launch(host, Tee::SevSnp, ("/usr/share/ovmf/OVMF.amdsev.fd", "ovmf-amdsev"))
+    launch(host, Tee::SevSnp)
 }
 
 /// What TDX needs, from the processor up.
@@ -57,18 +57,19 @@ pub(crate) fn tdx(host: &Host) -> Found {
             "boot Linux 6.16 or later with `kvm_intel.tdx=1 nohibernate`, and read `dmesg | grep -i tdx`",
         );
     }
-    launch(host, Tee::Tdx, ("/usr/share/ovmf/OVMF.inteltdx.ms.fd", "ovmf-inteltdx"))
+    launch(host, Tee::Tdx)
 }
 
 /// QEMU and firmware, which all TEEs need.
-fn launch(host: &Host, tee: Tee, (firmware, package): (&str, &str)) -> Found {
+fn launch(host: &Host, tee: Tee) -> Found {
     let version = QemuVersion::of(&host.qemu).ok();
     if version.is_none_or(|version| version < tee.first_qemu()) {
         let has = version.map_or_else(|| "QEMU does not run".to_owned(), |v| format!("QEMU is {v}"));
         let needed = format!("install QEMU {} or later", tee.first_qemu());
         return Found::missing(format!("processor and kernel have it, but {has}"), needed);
     }
-    let (path, exists) = host.firmware(firmware);
+    let (packaged, package) = tee.firmware().unwrap_or_default();
+    let (path, exists) = host.firmware(packaged);
     if !exists {
         return Found::missing(
             format!("processor, kernel and QEMU have it, but the firmware {path} is missing"),

@@ -1,8 +1,9 @@
 //! Probes of hosts that a folder stands for.
 
-use p4shield_probe::{Area, Cpu, Finding, Host, State, probe};
+use p4shield_probe::{Area, Cpu, Finding, Host, State, probe, probe_within};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 /// A machine whose files are in a folder.
 struct Machine {
@@ -159,4 +160,20 @@ fn files_that_are_not_what_they_should_be_are_no_error() {
     for area in Area::ALL {
         assert!(!probe(area, &machine.host).found.is_empty());
     }
+}
+
+#[test]
+fn a_probe_that_hangs_is_a_finding() {
+    let machine = Machine::new("10.1.0");
+    machine.write("/proc/version", "");
+    let pipe = machine.host.root.join("proc/cpuinfo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let hung = probe_within(Area::Tdx, &machine.host, Duration::from_millis(50));
+    assert!(hung.state == State::Missing && hung.found.contains("did not end within 0.05 s"), "{hung:?}");
+    assert!(hung.remedy.unwrap().contains("dmesg"));
+    // The other areas read no such file.
+    let iommu = probe_within(Area::Iommu, &machine.host, Duration::from_secs(10));
+    assert!(iommu.found.contains("no IOMMU"), "{iommu:?}");
+    drop(std::fs::write(&pipe, "flags : vmx\n"));
 }

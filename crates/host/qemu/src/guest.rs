@@ -26,6 +26,19 @@ impl Guest {
         }
     }
 
+    /// Returns a machine with this TEE on this host. SEV-SNP measures the processor's model; the default is
+    /// [`SnpGuest`]'s.
+    #[must_use]
+    pub fn for_this_host(tee: Tee, processor: Option<&str>) -> Self {
+        match (tee, processor) {
+            (Tee::SevSnp, Some(cpu)) => {
+                Self::SevSnp(SnpGuest { cpu: cpu.to_owned(), ..SnpGuest::for_this_host() })
+            }
+            (Tee::SevSnp, None) => Self::SevSnp(SnpGuest::for_this_host()),
+            (Tee::None | Tee::Tdx, _) => Self::new(tee),
+        }
+    }
+
     /// Returns the TEE.
     #[must_use]
     pub const fn tee(&self) -> Tee {

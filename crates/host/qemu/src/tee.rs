@@ -38,6 +38,16 @@ impl Tee {
             Self::Tdx => QemuVersion::new(10, 1, 0),
         }
     }
+
+    /// Returns Debian's firmware for such machines, and its package. A machine without a TEE needs none.
+    #[must_use]
+    pub const fn firmware(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::None => None,
+            Self::SevSnp => Some(("/usr/share/ovmf/OVMF.amdsev.fd", "ovmf-amdsev")),
+            Self::Tdx => Some(("/usr/share/ovmf/OVMF.inteltdx.ms.fd", "ovmf-inteltdx")),
+        }
+    }
 }
 
 impl fmt::Display for Tee {

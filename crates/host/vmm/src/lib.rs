@@ -22,12 +22,15 @@ mod console;
 mod error;
 mod guest;
 mod launch;
+mod prove;
 mod qmp;
 mod regions;
 mod session;
+mod trial;
 
 pub use command::Machine;
 pub use error::VmmError;
+pub use prove::{Ground, Proof, Verdict, prove};
 pub use qmp::QmpError;
 pub use regions::MAX_REGIONS;
 

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use p4shield_console::Exit;
 use p4shield_image::Image;
-use p4shield_qemu::{
-    Accelerator, Guest, QemuVersion, QuoteService, Request, SnpGuest, TdxGuest, Tee, options,
-};
+use p4shield_qemu::{Accelerator, Guest, QemuVersion, QuoteService, Request, TdxGuest, Tee, options};
 use p4shield_vmm::{Machine, Options, run};
 
 /// The P4 VM of one tenant, in a virtual machine. `p4shield run` starts it and controls it over standard
@@ -74,7 +72,10 @@ impl Args {
             arguments.push(format!("--delay-ns={}", self.delay_ns));
         }
         let request = Request {
-            guest: guest(self.tee, self.processor, self.quote_service),
+            guest: match self.tee {
+                Tee::Tdx => Guest::Tdx(TdxGuest { quotes: Some(self.quote_service), config_id: None }),
+                tee => Guest::for_this_host(tee, self.processor.as_deref()),
+            },
             version: QemuVersion::of(&self.qemu)?,
             accelerator,
             memory: self.memory,
@@ -87,17 +88,5 @@ impl Args {
         let control = std::io::stdin().as_fd().try_clone_to_owned()?;
         run(control, &Options { uid: self.uid, machine })?;
         Ok(Exit::Done)
-    }
-}
-
-/// Returns the machine's TEE with its settings.
-fn guest(tee: Tee, processor: Option<String>, quotes: QuoteService) -> Guest {
-    match tee {
-        Tee::None => Guest::Plain,
-        Tee::SevSnp => {
-            let host = SnpGuest::for_this_host();
-            Guest::SevSnp(SnpGuest { cpu: processor.unwrap_or_else(|| host.cpu.clone()), ..host })
-        }
-        Tee::Tdx => Guest::Tdx(TdxGuest { quotes: Some(quotes), config_id: None }),
     }
 }

@@ -97,3 +97,53 @@ fn an_image_has_one_digest_and_shows_changes() {
         stderr(&unwritable)
     );
 }
+
+/// Returns the verdict on the claims about an area that begin with these words.
+fn verdict(proofs: &Value, areas: &[&str], claim: &str) -> String {
+    let is = |proof: &&Value| {
+        areas.iter().any(|area| proof["area"] == *area)
+            && proof["claim"].as_str().is_some_and(|text| text.starts_with(claim))
+    };
+    let found = proofs.as_array().unwrap().iter().find(is);
+    found.unwrap_or_else(|| panic!("{areas:?}, {claim}: {proofs:#}"))["verdict"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_host_proves_that_machines_boot_and_the_search_works() {
+    if !usable() {
+        return;
+    }
+    let image = p4vm_image().unwrap().display().to_string();
+    let proved = p4shield(&["host", "check", "--prove", "--json", "--image", &image]);
+    assert_eq!(code(&proved), 0, "{}", stderr(&proved));
+    let proofs: Value = serde_json::from_str(&stdout(&proved)).unwrap();
+    let machine = ["kvm", "qemu"];
+    assert_eq!(verdict(&proofs, &machine, "the image of P4 VMs boots"), "proven");
+    assert_eq!(verdict(&proofs, &machine, "without a TEE, the host finds"), "proven");
+    let found: Value =
+        serde_json::from_str(&stdout(&p4shield(&["host", "check", "--json"]))).expect("findings");
+    for tee in ["sev-snp", "tdx"] {
+        let works = found.as_array().unwrap().iter().any(|f| f["area"] == tee && f["state"] == "works");
+        let expected = if works { "proven" } else { "open" };
+        for claim in ["the image of P4 VMs boots", "the host finds nothing"] {
+            assert_eq!(verdict(&proofs, &[tee], claim), expected, "{tee}, {claim}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_proven_is_open_and_fails_if_required() {
+    let prove = ["host", "check", "--prove", "--image", "/nonexistent", "--qemu", "/nonexistent"];
+    let proved = p4shield(&prove);
+    assert_eq!(code(&proved), 0, "{}", stderr(&proved));
+    let said = stdout(&proved);
+    assert!(
+        said.contains("open     qemu") && said.contains("p4shield image build -o /nonexistent"),
+        "{said}"
+    );
+    let required = p4shield(&[&prove[..], &["--require", "tdx"]].concat());
+    assert_eq!(code(&required), 1);
+    assert!(stderr(&required).contains("tdx: the claim that the image"), "{}", stderr(&required));
+    let alone = p4shield(&["host", "check", "--processor", "EPYC-v4"]);
+    assert!(code(&alone) == 2 && stderr(&alone).contains("--prove"), "{}", stderr(&alone));
+}

@@ -87,6 +87,17 @@ pub(crate) fn missing_tests(document: &Path) -> (Vec<String>, usize) {
     (found, claims)
 }
 
+/// Claims of the threat model that do not say for each compartment whether they hold.
+pub(crate) fn claims_without_compartments(document: &str) -> Vec<String> {
+    const WORDS: [&str; 4] = ["yes", "if", "hw", "-"];
+    let rows = document.lines().filter(|l| l.starts_with("| ") && l.contains(" :: "));
+    let incomplete = |row: &&str| {
+        let cells: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        cells.len() != 5 || cells[1..4].iter().any(|cell| !WORDS.contains(cell))
+    };
+    rows.filter(incomplete).map(|row| row.chars().take(80).collect()).collect()
+}
+
 /// Names and texts of all sources of a crate.
 fn sources(folder: &Path) -> String {
     tree::files(folder, ".rs").iter().map(|f| format!("{}\n{}", f.display(), tree::read(f))).collect()

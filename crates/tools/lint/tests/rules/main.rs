@@ -85,6 +85,15 @@ fn every_claim_of_the_threat_model_names_existing_tests() {
 }
 
 #[test]
+fn every_claim_says_in_which_compartments_it_holds() {
+    let model = tree::read(&tree::root().join("docs/explanation/threat-model.md"));
+    none("claims without compartments", &documents::claims_without_compartments(&model));
+    for wrong in ["| c | yes | yes | a :: `t` |", "| c | yes | no | hw | a :: `t` |", "| c | a :: `t` |"] {
+        assert_eq!(documents::claims_without_compartments(wrong).len(), 1, "{wrong}");
+    }
+}
+
+#[test]
 fn every_log_line_has_a_documented_event() {
     none("log events that differ from docs/reference/log-events.md", &events::findings());
 }

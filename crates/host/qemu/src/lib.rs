@@ -5,6 +5,8 @@
 //! machine, memory, processors, firmware and the TEE's object. A QEMU that lacks the TEE is an
 //! [`OptionsError`], never a machine without it.
 //!
+//! [`UserVm`] is what the definition of a user VM needs: its pages and its port, for QEMU or libvirt.
+//!
 //! The names of properties are QEMU's own (`qapi/qom.json` and the manual's "i386 System emulator"); tests of
 //! the vmm crate compare complete command lines with golden files. No machine with SEV-SNP or TDX has been
 //! started: no such hardware was there.
@@ -18,6 +20,7 @@ mod process;
 mod snp;
 mod tdx;
 mod tee;
+mod user_vm;
 mod version;
 
 pub use accelerator::{Accelerator, PATIENCE};
@@ -27,6 +30,7 @@ pub use options::{MAX_PROCESSORS, Options, Request, options};
 pub use snp::{CPU_MODELS, SnpGuest};
 pub use tdx::{NoQuoteService, QuoteService, TdxGuest};
 pub use tee::{Tee, UnknownTee};
+pub use user_vm::{Port, UserVm, UserVmError};
 pub use version::{NoVersion, QemuVersion, VersionError};
 
 /// QEMU's program.

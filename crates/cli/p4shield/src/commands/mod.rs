@@ -29,6 +29,7 @@ mod switch_inside;
 mod test;
 mod upgrade;
 mod verify;
+mod vm;
 mod vmm;
 mod watch;
 mod wires;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Switch(switch::Args),
     Image(image::Args),
     Host(host_check::Args),
+    Vm(vm::Args),
     #[command(hide = true, name = "p4vm")]
     P4Vm(p4vm::Args),
     #[command(hide = true)]
@@ -103,6 +105,7 @@ impl Command {
             Self::Switch(a) => a.run(),
             Self::Image(a) => a.run(),
             Self::Host(a) => a.run(),
+            Self::Vm(a) => a.run(),
             Self::P4Vm(a) => a.run(),
             Self::SwitchInside(a) => a.run(),
             Self::Vmm(a) => a.run(),

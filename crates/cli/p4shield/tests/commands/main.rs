@@ -16,4 +16,5 @@ mod mininet;
 mod policy;
 mod program_state;
 mod switch;
+mod user_vm;
 mod wrong;

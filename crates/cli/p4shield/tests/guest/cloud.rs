@@ -68,9 +68,7 @@ impl Cloud {
         let mut guest = Guest::setup()
             .program(Path::new(env!("CARGO_BIN_EXE_p4shield")))
             .file("/etc/alice.key", &std::fs::read(at("alice.key")).unwrap())
-            .network(&at("vm0.sock"), GUEST_MAC)
-            .page(PAGES[0], &at("info.page"))
-            .page(PAGES[1], &at("log.page"))
+            .options(definition(dir.path(), attached))
             .start()
             .unwrap();
         let mut setup = OpenVswitch::over_dpdk();
@@ -246,6 +244,33 @@ fn p4shield(arguments: &[&str]) -> Output {
 /// Returns the library to preload; cargo puts it beside the tests.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libp4shield_dpdk.so")
+}
+
+/// Returns the options of `p4shield vm devices` for the guest, with what this test fixes beyond them.
+fn definition(dir: &Path, attached: Attached) -> Vec<String> {
+    let at = |name: &str| dir.join(name).display().to_string();
+    let (config, socket) = (at("p4shield.toml"), at("vm0.sock"));
+    let mut arguments = vec!["vm", "devices", "alice/web", "--qemu", "--memory", "512MiB"];
+    arguments.extend(["--mac", GUEST_MAC, "--config", &config]);
+    if attached == Attached::No {
+        // The configuration has no port.
+        arguments.extend(["--socket", &socket]);
+    }
+    let ran = p4shield(&arguments);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let mut slots = PAGES.iter();
+    let options = String::from_utf8(ran.stdout).unwrap();
+    let pairs = options.lines().map(|line| line.split_once(' ').unwrap());
+    let fixed = pairs.flat_map(|(option, value)| {
+        let more = match value.split(',').next() {
+            Some("ivshmem-plain") => format!(",addr={:#x}", slots.next().unwrap()),
+            // Without KVM, QEMU 7.2 follows a null pointer when a guest masks a vector of this device.
+            Some("virtio-net-pci") => ",romfile=,vectors=0".to_owned(),
+            _ => String::new(),
+        };
+        [option.to_owned(), format!("{value}{more}")]
+    });
+    fixed.collect()
 }
 
 /// Writes key, program and configuration.

@@ -54,6 +54,7 @@ pub struct GuestSetup {
     /// Pairs of queues beyond the first.
     more_queues: u16,
     pages: Vec<(u8, PathBuf)>,
+    options: Vec<String>,
 }
 
 impl GuestSetup {
@@ -91,6 +92,13 @@ impl GuestSetup {
     #[must_use]
     pub fn page(mut self, slot: u8, file: &Path) -> Self {
         self.pages.push((slot, file.to_owned()));
+        self
+    }
+
+    /// Adds options of QEMU. They prevail over those of the test bed.
+    #[must_use]
+    pub fn options(mut self, options: Vec<String>) -> Self {
+        self.options = options;
         self
     }
 
@@ -143,6 +151,7 @@ impl GuestSetup {
             c.args(["-object", &format!("memory-backend-file,id={id},size={size},mem-path={path},share=on")]);
             c.args(["-device", &format!("ivshmem-plain,memdev={id},addr=0x{slot:x}")]);
         }
+        c.args(&self.options);
         Ok(c)
     }
 }

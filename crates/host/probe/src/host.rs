@@ -78,6 +78,14 @@ impl Host {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
+    /// Returns the bytes of memory.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        let text = self.text("/proc/meminfo")?;
+        let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        kibibytes.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    }
+
     /// Returns a number of the kernel's.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod accelerator;
+mod devices;
 mod error;
 mod guest;
 mod options;
@@ -24,6 +25,7 @@ mod user_vm;
 mod version;
 
 pub use accelerator::{Accelerator, PATIENCE};
+pub use devices::missing_devices;
 pub use error::OptionsError;
 pub use guest::Guest;
 pub use options::{MAX_PROCESSORS, Options, Request, options};

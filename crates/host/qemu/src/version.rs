@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Time limit of `--version`, which needs milliseconds.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of `--version` and of other questions to a program, which need milliseconds.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of its output that are read.
 const MAX_OUTPUT: u64 = 4096;
 
@@ -83,6 +83,12 @@ pub enum VersionError {
     /// The program failed or did not end in time.
     #[error("`{} --version` failed; set `qemu` to the path of QEMU's program", program.display())]
     Failed {
+        /// The program.
+        program: PathBuf,
+    },
+    /// The program does not list its devices.
+    #[error("`{} -device help` failed; set `qemu` to the path of QEMU's program", program.display())]
+    Devices {
         /// The program.
         program: PathBuf,
     },

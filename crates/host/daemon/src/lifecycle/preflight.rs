@@ -2,13 +2,11 @@
 //!
 //! Nothing is started, created or changed.
 
-use crate::config::{Compartment, Config, Machine, Problem, Tee};
+use super::machines;
+use crate::config::{Config, Problem};
 use crate::programs::bundle_files as bundles;
 use crate::programs::read_objects;
-use p4shield_compartment::firmware;
-use p4shield_image::{Image, ImageError};
-use p4shield_probe::{Area, Host, State, probe};
-use p4shield_qemu::{Accelerator, Guest, QemuVersion, Request, SnpGuest, options};
+use p4shield_probe::Host;
 use p4shield_seal::TenantKey;
 use p4shield_text::chain;
 use std::collections::HashSet;
@@ -43,70 +41,13 @@ pub fn preflight(config: &Config, verify: &mut dyn FnMut(&[PathBuf]) -> Result<(
         }
         check_folder("page", page).into_iter().for_each(|message| report(page, message));
     }
-    machines(config).into_iter().for_each(|(path, message)| report(path, message));
+    machines::problems(config, &Host::this()).into_iter().for_each(|(path, message)| report(path, message));
     let daemon = &config.daemon;
     for (what, path) in [("socket", &daemon.socket), ("attach_socket", &daemon.attach_socket)] {
         check_folder(what, path).into_iter().for_each(|message| report(path, message));
     }
     problems.sort_by_key(|p| (p.line, p.column));
     problems
-}
-
-/// Returns why virtual machines do not start: image, QEMU, and what a TEE needs.
-fn machines(config: &Config) -> Vec<(&Path, String)> {
-    let machine = &config.machine;
-    let mut tees: Vec<Tee> =
-        config.tenants.iter().filter(|t| t.compartment == Compartment::Vm).map(|t| t.tee).collect();
-    if tees.is_empty() {
-        return Vec::new();
-    }
-    tees.sort_by_key(|tee| tee.name());
-    tees.dedup();
-    let image = Image::open(&machine.image).err().map(|e| {
-        let remedy = match e {
-            ImageError::File { .. } => {
-                format!("; build it with `p4shield image build -o {}`", machine.image.display())
-            }
-            _ => String::new(),
-        };
-        (machine.image.as_path(), format!("image: {}{remedy}", chain(&e)))
-    });
-    let mut found: Vec<_> = image.into_iter().collect();
-    match QemuVersion::of(&machine.qemu) {
-        Err(e) => found.push((machine.qemu.as_path(), format!("qemu: {}", chain(&e)))),
-        Ok(version) => found.extend(tees.into_iter().filter_map(|tee| tee_problem(machine, tee, version))),
-    }
-    found
-}
-
-/// Returns why QEMU starts no machines with this TEE.
-fn tee_problem(machine: &Machine, tee: Tee, version: QemuVersion) -> Option<(&Path, String)> {
-    let guest = match (tee, &machine.processor) {
-        (Tee::None, _) => Guest::Plain,
-        (Tee::SevSnp, Some(cpu)) => Guest::SevSnp(SnpGuest { cpu: cpu.clone(), ..SnpGuest::for_this_host() }),
-        (Tee::SevSnp, None) => Guest::SevSnp(SnpGuest::for_this_host()),
-        (Tee::Tdx, _) => Guest::new(p4shield_qemu::Tee::Tdx),
-    };
-    let firmware = (tee != Tee::None).then(|| firmware(machine, tee));
-    let accelerator = match machine.accelerator {
-        Some(name) if name == Accelerator::Tcg.name() => Accelerator::Tcg,
-        _ => Accelerator::Kvm,
-    };
-    let (memory, processors) = (1 << 30, machine.processors);
-    let request = Request { guest, version, accelerator, memory, processors, firmware };
-    if let Err(e) = options(&request) {
-        return Some((machine.qemu.as_path(), format!("tee: {}", chain(&e))));
-    }
-    let firmware = firmware?;
-    if !firmware.is_file() {
-        let packages = "install the package ovmf-amdsev or ovmf-inteltdx, or set `firmware` to its path";
-        return Some((firmware, format!("firmware: {} is missing; {packages}", firmware.display())));
-    }
-    let host = Host { qemu: machine.qemu.clone(), firmware: Some(firmware.to_owned()), ..Host::this() };
-    let finding = probe(if tee == Tee::SevSnp { Area::SevSnp } else { Area::Tdx }, &host);
-    let remedy = finding.remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-    (finding.state != State::Works)
-        .then(|| (machine.qemu.as_path(), format!("tee: {}{remedy}", finding.found)))
 }
 
 /// Returns the objects that cannot be used, with the reasons.
@@ -189,38 +130,6 @@ egress = ["right.o"]
             "{shown:#?}"
         );
         assert!(shown[1].starts_with("3:8: qemu: ") && shown[1].contains("qemu-system-x86"), "{shown:#?}");
-    }
-
-    #[test]
-    fn what_a_tee_needs_and_lacks_is_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let qemu = folder.path().join("qemu");
-        let found = |version: &str, keys: &str| {
-            std::fs::write(&qemu, format!("#!/bin/sh\necho QEMU emulator version {version}\n")).unwrap();
-            std::fs::set_permissions(&qemu, std::fs::Permissions::from_mode(0o755)).unwrap();
-            let text = format!(
-                "compartment = \"vm\"\n[machine]\nqemu = \"./qemu\"\nfirmware = \"OVMF.fd\"\n{keys}\n\
-                 [[tenant]]\nname = \"alice\"\ntee = \"sev-snp\"\n[[tenant.vm]]\nname = \"web\"\n\
-                 addresses = [\"10.0.0.2\"]\n"
-            );
-            let config = Config::parse(&folder.path().join("p4shield.toml"), &text).unwrap();
-            let shown = machines(&config).into_iter().map(|(_, text)| text);
-            shown.filter(|text| !text.starts_with("image: ")).collect::<Vec<_>>()
-        };
-        let expected = |version, keys, text: &str| {
-            let shown = found(version, keys);
-            assert!(shown.len() == 1 && shown[0].contains(text), "{text}: {shown:#?}");
-        };
-        expected("9.0.0", "", "tee: QEMU 9.0.0 is too old for tee = \"sev-snp\"; install QEMU 9.1.0");
-        expected("9.1.0", "accelerator = \"tcg\"", "tee: machines of sev-snp run on KVM only");
-        expected("9.1.0", "processor = \"EPYC-v99\"", "`EPYC-v99`");
-        expected("9.1.0", "", "OVMF.fd is missing; install the package ovmf-amdsev");
-        std::fs::write(folder.path().join("OVMF.fd"), "").unwrap();
-        // What is left is this machine's own: processor, kernel and device.
-        let left = found("9.1.0", "");
-        let firmware = Some(folder.path().join("OVMF.fd"));
-        let host = Host { qemu: qemu.clone(), firmware, ..Host::this() };
-        assert_eq!(left.is_empty(), probe(Area::SevSnp, &host).state == State::Works, "{left:?}");
     }
 
     #[test]

@@ -6,8 +6,10 @@ use serde::Serialize;
 
 /// The most that a packet's processing may take, in microseconds: the bar for bare rows.
 const BAR: f64 = 0.03;
-/// The least part of the bare maximum that a placement may have: the bar for those in a compartment.
-const TEE_BAR: f64 = 0.95;
+/// The least part of the bare maximum that the whole switch in a compartment may have: its bar.
+const PIPELINE_BAR: f64 = 0.95;
+/// The same for a function in a compartment.
+const EXTERN_BAR: f64 = 0.5;
 
 /// A row of the model's table.
 #[derive(Serialize)]
@@ -160,9 +162,10 @@ pub(super) fn reasons(r: &RowFigures) -> Vec<String> {
 pub(super) fn compared(r: &Report) -> Vec<String> {
     let line = |row: &RowFigures| {
         let OfBare { measured, of_core } = row.maximum.of_bare.as_ref()?;
+        let bar = if row.row.placement.starts_with("extern") { EXTERN_BAR } else { PIPELINE_BAR };
         Some(format!(
             "{}: {:.2} of bare's measured maximum, the median of {} rounds side by side ({:.2} to {:.2}); \
-             {:.2} of the time in which each had its core ({:.2} to {:.2}); {TEE_BAR} is the bar",
+             {:.2} of the time in which each had its core ({:.2} to {:.2}); {bar} is the bar",
             title_of(&row.row),
             measured.median,
             measured.rounds.len(),

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const ANSWERS_PER_LINE: u32 = 64 / size_of::<Answer>() as u32;
 /// Most answers that are prefetched.
 const MAX_PREFETCHED: u32 = BATCH as u32;
-/// Answers between one that is taken and one whose rewritten header is prefetched.
+/// Answers between two prefetches of rewritten headers, each of which covers twice as many.
 const AHEAD: u32 = 8;
 
 /// Private copy of a request's fields. Answers are checked against it, never against the shared request.
@@ -316,12 +316,15 @@ impl<M: Memory> Requester<M> {
         self.memory.prefetch(self.layout.answer(self.layout.slot(index)));
     }
 
-    /// Prefetches a rewritten header, in its usual place.
-    #[inline]
-    fn prefetch_rewrite(&self, index: u32) {
-        let slot = self.layout.slot(index);
-        self.memory.prefetch(self.layout.rewrite(slot));
-        self.memory.prefetch(self.layout.frame(slot) + self.layout.headroom);
+    /// Prefetches the rewritten headers of the next answers, in their usual place. Not inlined, because it
+    /// would be in every user's loop.
+    #[inline(never)]
+    fn prefetch_rewrites(&self, ready: u32) {
+        for n in 0..ready.min(2 * AHEAD) {
+            let slot = self.layout.slot(self.taken.wrapping_add(n));
+            self.memory.prefetch(self.layout.rewrite(slot));
+            self.memory.prefetch(self.layout.frame(slot) + self.layout.headroom);
+        }
     }
 
     /// Takes up to `max` answers, in the order of the requests, and frees their slots.
@@ -338,12 +341,9 @@ impl<M: Memory> Requester<M> {
         for n in (0..ready).step_by(ANSWERS_PER_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
         }
-        for n in 0..if self.rewrites { ready.min(AHEAD) } else { 0 } {
-            self.prefetch_rewrite(self.taken.wrapping_add(n));
-        }
         for n in 0..ready {
-            if self.rewrites && n + AHEAD < ready {
-                self.prefetch_rewrite(self.taken.wrapping_add(AHEAD));
+            if self.rewrites && n.is_multiple_of(AHEAD) {
+                self.prefetch_rewrites(ready - n);
             }
             if let Err(fault) = self.take_one(&mut each) {
                 self.fault = Some(fault);

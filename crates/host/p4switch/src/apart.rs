@@ -40,7 +40,7 @@ pub struct FunctionsConfig {
 
 /// A P4 VM with functions, and a channel to it for each packet thread.
 ///
-/// The functions of a program and the program itself are exchanged together ([`Line::exchange`]).
+/// The functions of a program and the program itself are exchanged together.
 pub struct Apart {
     pub(crate) p4vm: Box<dyn Compartment>,
     /// The channels, one for each packet thread.

@@ -29,7 +29,8 @@ fn a_program_is_replaced_without_a_lost_packet() {
     wait_until("a ping through the switch", 20, || scene.pings()).unwrap();
     let (router, acl) = (example("programs/router.p4"), scene.file("acl.p4", &with_acl()));
     let mut ping = scene.left.command("ping");
-    let pinging = std::thread::spawn(move || run(ping.args(["-q", "-i0.003", "-w5", "10.9.2.1"])));
+    // A count, since `-w` would end the ping with its last packet on the way, which counts as lost.
+    let pinging = std::thread::spawn(move || run(ping.args(["-q", "-i0.003", "-c1300", "-W5", "10.9.2.1"])));
     let mut replaced = 0;
     while !pinging.is_finished() {
         let answer = scene.asks(&["load", if replaced % 2 == 0 { &acl } else { &router }]);

@@ -2,9 +2,11 @@
 // function that knows the key is marked with `@compartment`: `p4shield switch run --placement extern` runs it in a
 // sandboxed process of its own, and the rest of the program in the switch.
 //
-//   p4shield switch run keyed_mark.p4 --functions keyed_mark.c --placement extern --port 1=veth1 --port 2=veth2
+//   echo "secret 0 hex:$(openssl rand -hex 16)" > keyed_mark.maps
+//   p4shield switch run keyed_mark.p4 --functions keyed_mark.c --placement extern --function-maps keyed_mark.maps \
+//       --port 1=veth1 --port 2=veth2
 //
-// With --placement inline, the same source runs in the switch as a whole.
+// With --placement inline, the same source runs in the switch as a whole, with a key of zero.
 
 #include <v1model.p4>
 

@@ -29,8 +29,8 @@ pub use door::{Door, GREETING};
 pub use envelope::{DecodeError, Envelope, decode, encode};
 pub use message::{
     AgentDemand, ChannelStatus, DirectionStatus, HandshakeStatus, Hello, KeyStatus, MAX_BUNDLE, MAX_CHANNELS,
-    MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, Reply, Request, STDERR, SessionStatus, Status, VmKeys,
-    VmStatus, WireGeometry, verdict,
+    MAX_NAME, MAX_OBJECTS, MAX_VALUES, MAX_VMS, PROTOCOL_VERSION, Reply, Request, STDERR, SessionStatus,
+    Status, VmKeys, VmStatus, WireGeometry, verdict,
 };
 pub use program::{
     Entries, MAX_MAP_NAME, MAX_MAPS, MAX_PART, MapDescription, MapPart, MapQuery, ProgramDescription,

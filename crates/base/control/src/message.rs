@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub const PROTOCOL_VERSION: u32 = 11;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
+/// Most bytes of the entries of [`Request::FillMaps`].
+pub const MAX_VALUES: usize = 1 << 20;
 /// The most bytes of a bundle.
 pub const MAX_BUNDLE: usize = 12 << 20;
 /// The most user VMs of one tenant.
@@ -228,6 +230,15 @@ pub enum Request {
     LoadBundle(BundleRequest),
     /// Does the same, but leaves the old programs running until [`Request::Commit`].
     StageBundle(BundleRequest),
+    /// Sets entries of the maps of the program that is staged for `slot`, which has another digest then.
+    FillMaps {
+        /// Where it is to run.
+        slot: ProgramSlot,
+        /// The entries, as the crate `bpf` reads them; the P4 VM alone sees them.
+        values: ResourceId,
+        /// Their bytes, at most [`MAX_VALUES`].
+        len: u32,
+    },
 }
 
 impl Request {
@@ -260,6 +271,7 @@ impl Request {
             Self::LoadBundle(bundle) | Self::StageBundle(bundle) => {
                 vec![(bundle.bytes, Bytes((bundle.len as usize).min(MAX_BUNDLE)))]
             }
+            Self::FillMaps { values, len, .. } => vec![(*values, Bytes((*len as usize).min(MAX_VALUES)))],
             Self::AttachChannel { geometry, memory, doorbell, packets, .. } => {
                 let geometry = Geometry::from(*geometry);
                 // The size of an invalid one could overflow.

@@ -8,6 +8,7 @@ use p4shield_bpf::maps::{MapCopy, UpdateFlag};
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
 use p4shield_text::chain;
+use sha2::{Digest as _, Sha256};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,8 @@ impl LoadedProgram {
         Self { program, instructions: 0, reads_info: false, details: Arc::default(), digest }
     }
 
-    /// Returns the SHA-256 digest of the linked program; of one from a bundle, with its initial entries.
+    /// Returns the SHA-256 digest of the linked program; of one from a bundle or with filled maps, with its
+    /// entries.
     pub(crate) const fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -98,6 +100,16 @@ impl LoadedProgram {
         }
         let map = self.program.maps().and_then(|m| m.iter().nth(reading.map)).ok_or(NotRead::NoMap)?;
         if map.copy_part(&mut reading.copy) { Ok(()) } else { Err(NotRead::NoMap) }
+    }
+
+    /// Returns the program with the entries of a text, and another digest: who has approved the program has
+    /// not approved the entries.
+    pub(crate) fn with_entries(mut self, text: &str) -> Result<Self, String> {
+        let maps = self.program.maps_mut().ok_or("the program has no map")?;
+        maps.fill(text).map_err(|e| e.to_string())?;
+        let digest = Sha256::new().chain_update(self.digest).chain_update(text).finalize().into();
+        let details = Arc::new(ProgramDetails { digest, ..(*self.details).clone() });
+        Ok(Self { details, digest, ..self })
     }
 
     /// Writes an entry.

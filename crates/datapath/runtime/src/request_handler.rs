@@ -19,8 +19,8 @@ use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_control::{
-    AgentDemand, BundleRequest, Delivered, Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION,
-    ProgramSlot, Reply, Request, ResourceId, VmKeys, WireGeometry,
+    AgentDemand, BundleRequest, Delivered, Hello, MAX_NAME, MAX_OBJECTS, MAX_VALUES, MAX_VMS,
+    PROTOCOL_VERSION, ProgramSlot, Reply, Request, ResourceId, VmKeys, WireGeometry,
 };
 use p4shield_seal::{AgeLimit, EpochSequence, Identity, KeyId, TenantKey};
 use p4shield_text::chain;
@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Executes requests.
 pub(crate) struct RequestHandler<V, W> {
@@ -136,6 +137,7 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             }
             Request::LoadBundle(bundle) => self.load_bundle(&bundle, &mut resources, Self::run_bundle),
             Request::StageBundle(bundle) => self.load_bundle(&bundle, &mut resources, Self::stage_bundle),
+            Request::FillMaps { slot, values, len } => self.fill(slot, len, &taken(&mut resources, values)?),
             Request::Commit => self.commit(),
             Request::Discard => {
                 self.discard_staged();
@@ -297,6 +299,20 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             }
             Err(refusal) => Ok(Reply::Refused(refusal)),
         }
+    }
+
+    /// Sets entries of a staged program's maps. It is no longer staged if they are refused.
+    fn fill(&mut self, slot: ProgramSlot, len: u32, values: &OwnedFd) -> Result<Reply, Failure> {
+        let staged = self.staged.iter().position(|(staged, _)| *staged == slot);
+        let (_, program) = self.staged.swap_remove(staged.ok_or("no program is staged there")?);
+        let len = Some(len as usize).filter(|len| *len <= MAX_VALUES);
+        let len = len.ok_or_else(|| format!("the values have more than {MAX_VALUES} bytes"))?;
+        let bytes = Zeroizing::new(read_memory::read(values, len, "the values")?);
+        let text = str::from_utf8(&bytes).map_err(|e| format!("the values are no text: {e}"))?;
+        let filled = program.with_entries(text)?;
+        let reply = loaded(&filled);
+        self.staged.push((slot, Box::new(filled)));
+        Ok(reply)
     }
 
     /// Replaces programs by the staged ones. The first that has no place is an error; those before it run.

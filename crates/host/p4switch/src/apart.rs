@@ -5,17 +5,23 @@ use p4shield_abi::Direction;
 use p4shield_channel::{Doorbell, Requester, create_channel};
 use p4shield_compartment::{Compartment, Launcher as _, P4VmCommand, Processes};
 use p4shield_config::{DEFAULT_MEMORY, Tee};
-use p4shield_control::{ClientError, Hello, Measure, PROTOCOL_VERSION, ProgramSlot, Request, Resources};
+use p4shield_control::{
+    ClientError, Hello, MAX_VALUES, Measure, PROTOCOL_VERSION, ProgramSlot, Request, Resources,
+};
 use p4shield_switch::{CallChannel, CallFail};
 use p4shield_text::chain;
 use rustix::fd::OwnedFd;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// The name of the program in the P4 VM, and of its only VM.
 const NAME: &str = "functions";
+/// Where the program runs.
+const SLOT: ProgramSlot = ProgramSlot::new(0, Direction::Ingress);
 /// Longest time for a request; the P4 VM verifies a program in it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Instructions that a function may execute for one message.
@@ -30,6 +36,9 @@ pub struct FunctionsConfig {
     pub objects: Vec<Vec<u8>>,
     /// Bytes of the longest message to them.
     pub longest_message: usize,
+    /// The file with entries for their maps, which this process opens and the compartment reads: at each
+    /// start, since the maps are empty then.
+    pub maps: Option<PathBuf>,
     /// Measures of the sandbox that may be missing.
     pub allow_missing: Vec<Measure>,
     /// Longest time for an answer.
@@ -73,13 +82,15 @@ impl Apart {
         p4vm.call(vm, &Resources::none(), PATIENCE).map_err(failed)?;
         let all: Vec<u8> = objects.concat();
         let mut resources = Resources::none();
-        let load = Request::LoadProgram {
-            slot: ProgramSlot::new(0, Direction::Ingress),
+        let stage = Request::StageProgram {
+            slot: SLOT,
             name: NAME.to_owned(),
             objects: resources.add_bytes(&all),
             lengths: objects.iter().map(|o| o.len() as u32).collect(),
         };
-        p4vm.call(load, &resources, PATIENCE).map_err(failed)?;
+        p4vm.call(stage, &resources, PATIENCE).map_err(failed)?;
+        config.maps.as_ref().map_or(Ok(()), |file| fill(p4vm, file))?;
+        p4vm.call(Request::Commit, &Resources::none(), PATIENCE).map_err(failed)?;
         self.channels =
             (0..threads).map(|n| attach(p4vm, n as u32, *longest_message)).collect::<Result<_, _>>()?;
         Ok(())
@@ -89,6 +100,20 @@ impl Apart {
     pub fn end(self) {
         self.p4vm.end(Duration::ZERO);
     }
+}
+
+/// Hands the P4 VM the file with the entries of its maps.
+fn fill(p4vm: &mut dyn Compartment, path: &Path) -> Result<(), String> {
+    let failed = |why: &dyn Display| format!("{}: {why}", p4shield_text::printable(&path.to_string_lossy()));
+    let file = File::open(path).map_err(|e| failed(&e))?;
+    let found = file.metadata().map_err(|e| failed(&e))?;
+    let len = u32::try_from(found.len()).ok().filter(|len| *len as usize <= MAX_VALUES);
+    let (true, Some(len)) = (found.is_file(), len) else {
+        return Err(failed(&format!("give a file of at most {MAX_VALUES} bytes")));
+    };
+    let mut resources = Resources::none();
+    let request = Request::FillMaps { slot: SLOT, values: resources.add(&file), len };
+    p4vm.call(request, &resources, PATIENCE).map(drop).map_err(|e| failed(&chain(&e)))
 }
 
 fn launch(config: &FunctionsConfig) -> Result<Box<dyn Compartment>, String> {

@@ -317,7 +317,7 @@ fn a_host_that_keeps_messages_causes_named_errors() {
 }
 
 /// Reads the memory of a process, except for what cannot be read.
-fn memory_of(pid: u32) -> Vec<u8> {
+pub(crate) fn memory_of(pid: u32) -> Vec<u8> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let mut memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut all = Vec::new();

@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Passes a packet if the table has an entry for its first byte; counts packets in the value.
-const TABLE: &str = "
+pub(crate) const TABLE: &str = "
     __attribute__((section(\"maps\"), used)) struct map allowed = {1, 4, 8, 16, 0};
     PROGRAM {
         unsigned char *p = (unsigned char *)c->data;

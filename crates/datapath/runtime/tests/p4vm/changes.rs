@@ -1,5 +1,6 @@
 //! Changes of a running P4 VM: VMs come and go, and programs are replaced together.
 
+use crate::bundles::TABLE;
 use crate::programs;
 use crate::rig::{EGRESS, FIRST, INGRESS, KEY, Pages, Rig, memory, set_vm_with_log};
 use crate::tests::{Test, with_pages};
@@ -8,6 +9,7 @@ use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request};
 
 pub(crate) const TESTS: &[Test] = &[
     ("staged_programs_run_after_the_commit_only", staged_programs_run_after_the_commit_only),
+    ("filled_maps_give_a_program_another_digest", filled_maps_give_a_program_another_digest),
     ("a_removed_vms_number_is_free_again", a_removed_vms_number_is_free_again),
     ("a_vm_that_comes_back_writes_a_later_epoch", a_vm_that_comes_back_writes_a_later_epoch),
     ("no_sequence_of_requests_repeats_a_nonce", no_sequence_of_requests_repeats_a_nonce),
@@ -50,6 +52,32 @@ fn staged_programs_run_after_the_commit_only() {
     assert!(rig.status().vms[1].directions[0].program.is_some());
     stage(&mut rig, ProgramSlot::new(7, Direction::Ingress), programs::PASS).unwrap();
     assert!(matches!(rig.ask(Request::Commit, &[]), Err(ClientError::Failed(_))), "there is no VM 7");
+}
+
+fn filled_maps_give_a_program_another_digest() {
+    let mut rig = Rig::with_vm();
+    let fill = |rig: &mut Rig, text: &str| {
+        let request = Request::FillMaps { slot: INGRESS, values: FIRST, len: text.len() as u32 };
+        rig.ask(request, &[&memory("values", text.as_bytes())])
+    };
+    assert!(matches!(fill(&mut rig, ""), Err(ClientError::Failed(why)) if why.contains("staged")));
+    let Ok(Reply::Loaded { digest, .. }) = stage(&mut rig, INGRESS, TABLE) else { panic!("refused") };
+    let Ok(Reply::Loaded { digest: filled, .. }) = fill(&mut rig, "allowed 8 5") else { panic!("refused") };
+    assert_ne!(digest, filled);
+    rig.ask(Request::Commit, &[]).unwrap();
+    let mut m = rig.attach(1);
+    assert_eq!(m.judge(Direction::Ingress, 8).0, Verdict::Pass);
+    assert_eq!(m.judge(Direction::Ingress, 9).0, Verdict::Drop);
+    assert_eq!(rig.entry(INGRESS, "allowed", 8), Some(6));
+    assert_eq!(rig.status().vms[0].directions[0].program, Some(filled));
+    // What is refused is not half filled.
+    stage(&mut rig, INGRESS, TABLE).unwrap();
+    assert!(matches!(fill(&mut rig, "allowed 9 1\nallowed"), Err(ClientError::Failed(_))));
+    rig.ask(Request::Commit, &[]).unwrap();
+    assert_eq!(m.judge(Direction::Ingress, 9).0, Verdict::Drop);
+    let request = Request::FillMaps { slot: INGRESS, values: FIRST, len: u32::MAX };
+    stage(&mut rig, INGRESS, TABLE).unwrap();
+    assert!(matches!(rig.ask(request, &[&memory("values", b"")]), Err(ClientError::Failed(_))));
 }
 
 fn a_removed_vms_number_is_free_again() {

@@ -6,6 +6,7 @@
 
 mod classifier;
 mod copy;
+mod fill;
 mod hash;
 mod lpm;
 mod storage;
@@ -21,6 +22,7 @@ use lpm::{LpmKeys, MAX_DATA};
 pub(crate) use storage::Storage;
 
 pub use copy::{COPY_BYTES, COPY_SLOTS, MapCopy};
+pub use fill::{FillError, FillReason, fuzz_fill};
 
 /// Maximum number of maps of a program.
 pub const MAX_MAPS: usize = 1024;

@@ -102,6 +102,7 @@ fn start(compiled: &Compiled, function: Vec<u8>) -> anyhow::Result<Apart> {
         binary: product()?,
         objects: vec![own, function],
         longest_message: compiled.facts.longest_message,
+        maps: None,
         allow_missing: Vec::new(),
         deadline: DEADLINE,
         fail: CallFail::Drop,

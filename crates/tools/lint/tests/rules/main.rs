@@ -99,7 +99,7 @@ fn every_log_line_has_a_documented_event() {
 }
 
 #[test]
-fn the_daemon_sends_every_request_of_the_protocol() {
+fn hosts_send_every_request_of_the_protocol() {
     let (unsent, requests) = protocol::unsent();
     none("requests that only a hostile host sends", &unsent);
     assert!(requests > 15, "only {requests} requests were found; has the protocol's form changed?");

@@ -1,21 +1,25 @@
-//! The control protocol: a P4 VM executes what the daemon sends, and nothing else that a host could send.
+//! The control protocol: a P4 VM executes what the daemon and the P4 switch send, and nothing else that a
+//! host could send.
 
 use super::tree;
 
-/// Returns the requests of the protocol that the daemon never sends, and how many there are.
+/// Returns the requests of the protocol that neither sends, and how many there are.
 pub(crate) fn unsent() -> (Vec<String>, usize) {
     let root = tree::root();
     let messages = tree::read(&root.join("crates/base/control/src/message.rs"));
     let requests = variants(&messages);
-    let daemon: String = tree::files(&root.join("crates/host/daemon/src"), ".rs")
+    let hosts =
+        ["daemon", "p4switch"].map(|c| tree::files(&root.join("crates/host").join(c).join("src"), ".rs"));
+    let sent: String = hosts
         .iter()
+        .flatten()
         .filter(|path| !path.ends_with("tests.rs"))
         .map(|path| tree::read(path))
         .collect();
     let is_sent = |request: &&String| {
         let name = format!("Request::{request}");
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric());
-        daemon.split(&name).skip(1).any(ends)
+        sent.split(&name).skip(1).any(ends)
     };
     let unsent = requests.iter().filter(|request| !is_sent(request)).cloned().collect();
     (unsent, requests.len())

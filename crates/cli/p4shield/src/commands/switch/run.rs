@@ -92,6 +92,13 @@ pub(super) struct Run {
     /// With placement extern: the fate of a packet whose call is not answered
     #[arg(long, value_enum, default_value_t = Fail::Drop)]
     fail: Fail,
+    /// With placement extern: a file with entries for the maps of the functions, such as their keys; a line
+    /// `MAP KEY VALUE` for each
+    ///
+    /// Only the compartment reads it, at each start: also when it starts again, and at `p4shield switch
+    /// load`.
+    #[arg(long, value_name = "FILE")]
+    function_maps: Option<PathBuf>,
     /// A measure of the compartment's sandbox that the kernel may lack; may be repeated
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
@@ -133,6 +140,10 @@ impl Run {
                 "--allow-missing is about a compartment; add --placement pipeline or extern".into(),
             )
             .into());
+        }
+        if self.placement != Placement::Extern && self.function_maps.is_some() {
+            let why = "--function-maps is for functions in a compartment; add --placement extern";
+            return Err(Refused(why.into()).into());
         }
         let entries = self.entries.iter().map(|f| load::entries_file(f)).collect::<Result<Vec<_>, _>>()?;
         let is_extern = self.placement == Placement::Extern;
@@ -179,6 +190,7 @@ impl Run {
             binary,
             objects: functions,
             longest_message: objects.longest_message,
+            maps: self.function_maps,
             allow_missing: self.allow_missing,
             deadline: Duration::from_millis(self.deadline),
             fail: match self.fail {

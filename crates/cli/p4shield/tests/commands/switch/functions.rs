@@ -3,6 +3,7 @@
 use super::files::{read, to, write};
 use super::placement::is_confined;
 use super::{Scene, code, example, p4shield, stderr, wait_until};
+use crate::handshake::memory_of;
 use p4shield_testbed::Guarded;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::process::Stdio;
@@ -53,6 +54,11 @@ uint8_t refused(uint32_t src, uint8_t protocol)
 impl Scene {
     /// Starts the guard with this placement.
     fn start_guard(&self, limit: u32, options: &[&str]) -> Guarded {
+        self.start_with_function(&REFUSED.replace("LIMIT", &limit.to_string()), options)
+    }
+
+    /// Starts the guard with this function and placement.
+    fn start_with_function(&self, function: &str, options: &[&str]) -> Guarded {
         self.neighbours();
         for (ns, own) in [(&self.left, 1), (&self.right, 2)] {
             let other = 3 - own;
@@ -60,7 +66,7 @@ impl Scene {
         }
         self.host.disable_ipv6().unwrap();
         let program = self.file("guard.p4", GUARD);
-        let functions = self.file("refused.c", &REFUSED.replace("LIMIT", &limit.to_string()));
+        let functions = self.file("refused.c", function);
         let mut command = self.program_command(&program);
         self.start_command(command.args(["--functions", &functions]).args(options))
     }
@@ -220,6 +226,51 @@ fn another_program_comes_with_its_functions() {
     scene.asks(&["load", &other, "--functions", &function("return protocol == 1;")]);
     assert!(!scene.pings());
     is_confined(scene.compartment().expect("a compartment"));
+}
+
+/// The key of the function, of which its code knows a residue.
+const SECRET: u64 = 0x5ec3_e75e_c3e7_d00d;
+
+#[test]
+fn only_the_compartment_reads_the_keys_of_functions() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() {
+        return;
+    }
+    let keys = |text: &str| scene.file("keys.maps", text);
+    let file = keys(&format!("# The key of refused.c.\nkey 0 {SECRET:#x}\n"));
+    let function = format!(
+        "#include \"p4shield_program.h\"\nP4_MAP(key, P4_ARRAY, uint32_t, uint64_t, 1);\n\
+         uint8_t refused(uint32_t src, uint8_t protocol) {{ uint32_t slot = 0;\n\
+         uint64_t *k = p4_map_lookup(&key, &slot); return !k || *k % 1000003 != {}; }}\n",
+        SECRET % 1_000_003
+    );
+    let switch = scene.start_with_function(&function, &["--placement", "extern", "--function-maps", &file]);
+    wait_until("a ping", 20, || scene.pings()).unwrap();
+    let first = scene.compartment().unwrap();
+    let has_key = |pid: Pid| {
+        memory_of(pid.as_raw_nonzero().get().cast_unsigned())
+            .windows(8)
+            .any(|word| word == SECRET.to_ne_bytes())
+    };
+    assert!(has_key(first), "the compartment has the key");
+    assert!(!has_key(switch.pid()), "the switch has the key");
+
+    kill_process(first, Signal::KILL).unwrap();
+    wait_until("a ping through another compartment", 20, || scene.pings()).unwrap();
+    let load = ["load", &scene.file("guard.p4", GUARD), "--functions", &scene.file("refused.c", &function)];
+    for wrong in ["key 0", "kay 0 77", "key 9 77", "key 0 hex:77"] {
+        keys(wrong);
+        scene.refuses(&load, "keys.maps: the P4 VM says: line 1: ");
+    }
+    assert!(scene.pings(), "the functions that run go on");
+    keys("key 0 77");
+    scene.asks(&load);
+    assert!(!scene.pings(), "another key");
+
+    let path = scene.file("guard.p4", GUARD);
+    let inline = ["run", &path, "--port", "1=p0", "--function-maps", &file];
+    scene.refuses(&inline, "--placement extern");
 }
 
 #[test]

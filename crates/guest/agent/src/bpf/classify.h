@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which frames a mediator submits, as p4shield_mediator::classify decides: part of tap.bpf.c.
+// Which frames a mediator submits, as p4shield_mediator::classify decides.
 // tap/tests.rs compares both on generated frames.
+
+#include "tap.h"
 
 // The rest of frame::neighbour: what the RFCs let a receiver accept, of bounded length, within one link.
 #define MAX_ARP 46

@@ -34,6 +34,32 @@ pub fn extent<T>(quick: T, full: T) -> T {
     }
 }
 
+/// SplitMix64: a different script each time, the same scripts each run.
+struct Random(u64);
+
+impl Random {
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+/// Plays random scripts of at most `longest` bytes each to `target`, `budget` bytes in all; the same ones for
+/// the same seed.
+pub fn campaign(seed: u64, longest: usize, budget: usize, target: impl Fn(&[u8])) {
+    let mut random = Random(seed);
+    let mut spent = 0;
+    while spent < budget {
+        let len = (random.next() % longest as u64) as usize + 1;
+        let script: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+        target(&script[..len]);
+        spent += len;
+    }
+}
+
 /// Reports that the calling test does not run, because the machine lacks `need`: a short name such as `qemu`.
 /// The caller returns.
 ///

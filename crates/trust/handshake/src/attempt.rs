@@ -225,6 +225,19 @@ impl Attempt {
         Step::Failed { error, send }
     }
 
+    /// Ends after the peer's refusal. Without one, a host forged it, and the state stays.
+    pub(crate) fn unless_refused<S>(
+        &mut self,
+        refused: Option<HandshakeError>,
+        state: S,
+        over: S,
+    ) -> (S, Step) {
+        match refused {
+            Some(error) => (over, Step::Failed { error, send: None }),
+            None => (state, self.ignore(Ignored::Forged)),
+        }
+    }
+
     /// Opens a refusal of the peer. None if it does not authenticate.
     pub(crate) fn refused(exchange: &mut Exchange, message: &Message<'_>) -> Option<HandshakeError> {
         let plain: Zeroizing<Vec<u8>> = exchange.channel.open(message.body)?;

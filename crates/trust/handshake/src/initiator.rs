@@ -127,16 +127,12 @@ impl Initiator {
             }
             (State::Introduced(agreed), number::CONFIRMATION) => self.confirmed(agreed, &message),
             (State::Identified(mut exchange), number::REFUSAL) => {
-                match Attempt::refused(&mut exchange, &message) {
-                    Some(error) => (State::Over, Step::Failed { error, send: None }),
-                    None => (State::Identified(exchange), self.attempt.ignore(Ignored::Forged)),
-                }
+                let refused = Attempt::refused(&mut exchange, &message);
+                self.attempt.unless_refused(refused, State::Identified(exchange), State::Over)
             }
             (State::Introduced(mut agreed), number::REFUSAL) => {
-                match Attempt::refused(&mut agreed.exchange, &message) {
-                    Some(error) => (State::Over, Step::Failed { error, send: None }),
-                    None => (State::Introduced(agreed), self.attempt.ignore(Ignored::Forged)),
-                }
+                let refused = Attempt::refused(&mut agreed.exchange, &message);
+                self.attempt.unless_refused(refused, State::Introduced(agreed), State::Over)
             }
             (state, other) => (state, self.attempt.ignore(Ignored::NotDue(other))),
         };

@@ -133,10 +133,8 @@ impl Responder {
                 self.introduced(introduced, &message, bytes, now)
             }
             (State::Introduced(mut introduced), number::REFUSAL) => {
-                match Attempt::refused(&mut introduced.exchange, &message) {
-                    Some(error) => (State::Over, Step::Failed { error, send: None }),
-                    None => (State::Introduced(introduced), self.attempt.ignore(Ignored::Forged)),
-                }
+                let refused = Attempt::refused(&mut introduced.exchange, &message);
+                self.attempt.unless_refused(refused, State::Introduced(introduced), State::Over)
             }
             (state, other) => (state, self.attempt.ignore(Ignored::NotDue(other))),
         };

@@ -26,7 +26,7 @@ impl Desk {
         if noting.as_ref().is_some_and(|noting| now < noting.until) {
             return Err(BUSY.to_owned());
         }
-        let mut begun = Noting::new(Ticks::calibrated(), now + LEASE);
+        let mut begun = Noting::new(Ticks::calibrated(), self.threads.count(), now + LEASE);
         if let Err(why) = self.give_logs(|| Some(begun.log())) {
             // The others do without, too.
             let _ = self.give_logs(|| None);

@@ -4,8 +4,9 @@ use p4shield_io::ports::Ports;
 use p4shield_switch::{BatchLog, Noted, Switch, Ticks};
 use std::time::Instant;
 
-/// Batches of a thread between two requests of a client: 1 MiB of notes.
-const ROOM: usize = 1 << 16;
+/// Batches of all threads between two requests of a client: 4 MiB of notes, and an answer that is short
+/// enough for a client. Small batches at full load fill it in a second.
+const ROOM: usize = 1 << 18;
 
 /// The switch of a packet thread. Without a log, notes cost it a look whether there is one.
 pub(crate) type PacketSwitch = Switch<Noted<Ports, Box<BatchLog>>>;
@@ -14,6 +15,8 @@ pub(crate) type PacketSwitch = Switch<Noted<Ports, Box<BatchLog>>>;
 #[derive(Debug)]
 pub(crate) struct Noting {
     ticks: Ticks,
+    /// Batches of a thread.
+    room: usize,
     /// When they end unless the client takes them before.
     pub(crate) until: Instant,
     /// An empty log, to exchange with that of a thread.
@@ -21,13 +24,14 @@ pub(crate) struct Noting {
 }
 
 impl Noting {
-    pub(crate) const fn new(ticks: Ticks, until: Instant) -> Self {
-        Self { ticks, until, spare: None }
+    pub(crate) const fn new(ticks: Ticks, threads: usize, until: Instant) -> Self {
+        let threads = if threads == 0 { 1 } else { threads };
+        Self { ticks, room: ROOM / threads, until, spare: None }
     }
 
     /// Returns an empty log.
     pub(crate) fn log(&mut self) -> Box<BatchLog> {
-        self.spare.take().unwrap_or_else(|| Box::new(BatchLog::new(&self.ticks, ROOM)))
+        self.spare.take().unwrap_or_else(|| Box::new(BatchLog::new(&self.ticks, self.room)))
     }
 
     /// Keeps a log whose notes were taken.

@@ -419,7 +419,10 @@ impl SwitchRecord {
     ) -> PortStatus {
         let (bypasses, mut unmediated, notes) = by_kind(&port.remarks);
         if queues + transmit_queues == 0 && unmediated.is_empty() {
-            unmediated.push("the switch uses none of its queues".to_owned());
+            unmediated.push(
+                "the switch uses none of its queues; start the port in the switch, or remove it there"
+                    .to_owned(),
+            );
         }
         let (role, interface) = roles.of(&self.peer.application, &port.info);
         let (role, tenant, vm) = roles.names(role);

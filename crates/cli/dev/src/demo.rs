@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use p4shield_console::{Exit, output, signals};
 use p4shield_demo::{Options, run};
-use p4shield_testbed::Guest;
-use p4shield_testbed::guest::p4vm_image;
+
+use crate::image;
 
 /// Show a P4 program guarding live traffic, and attack it
 ///
@@ -51,7 +51,7 @@ impl Args {
         let result = run(&Options {
             quick: self.quick,
             report: self.report,
-            image: (self.compartment == Compartment::Vm).then(image).transpose()?,
+            image: (self.compartment == Compartment::Vm).then(image::of_machines).transpose()?,
             program: PROGRAM.into(),
             interrupted: signals::stop_flag()?,
             say: |line| output::line(line),
@@ -60,13 +60,4 @@ impl Args {
         output::line(if result.held { "every claim held" } else { "a claim FAILED" });
         Ok(if result.held { Exit::Done } else { Exit::Failed })
     }
-}
-
-/// Builds the image of P4 VMs in virtual machines.
-fn image() -> anyhow::Result<PathBuf> {
-    if let Err(why) = Guest::usable() {
-        anyhow::bail!("the P4 VM cannot be a virtual machine here: {why}");
-    }
-    output::line("building the image of P4 VMs; the first time takes minutes");
-    Ok(p4vm_image()?)
 }

@@ -7,6 +7,7 @@
 
 mod bench;
 mod demo;
+mod image;
 
 use std::process::ExitCode;
 

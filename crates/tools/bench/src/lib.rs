@@ -12,6 +12,7 @@ mod figures;
 mod fixture;
 pub mod forward;
 pub mod mediator;
+pub mod p4vm;
 pub mod protocol;
 mod shield;
 pub mod stats;

@@ -6,6 +6,7 @@ mod defaults;
 mod engine;
 mod forward;
 mod mediator;
+mod p4vm;
 mod switch;
 mod table;
 mod tee;
@@ -53,6 +54,8 @@ enum Benchmark {
     Channel(channel::Args),
     /// Nanoseconds per packet in the switch's thread, by traffic, burst and header size
     Mediator(mediator::Args),
+    /// Start, restart, round trip and idle cost of a P4 VM, by what isolates it: a process, a virtual machine
+    P4vm(p4vm::Args),
     /// Throughput, latency and streams of an unmodified switch: plain, with the library, inline, with a P4 VM
     Switch(switch::Args),
     /// Costs of a batch of packets in a P4 switch, as the paper TEE Time at P4 models them
@@ -84,6 +87,7 @@ impl Args {
             Benchmark::Calls(a) => a.run(),
             Benchmark::Channel(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),
+            Benchmark::P4vm(a) => a.run(),
             Benchmark::Switch(a) => a.run(),
             Benchmark::Tee(a) => a.run(),
             Benchmark::Veth(a) => a.run(),

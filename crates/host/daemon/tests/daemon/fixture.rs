@@ -1,8 +1,10 @@
 //! Folders, keys, programs and configurations of a test.
 
 use p4shield_daemon::config::Config;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Far longer than any step takes, so that a test that hangs ends.
@@ -35,11 +37,19 @@ impl Fixture {
     }
 
     pub(crate) fn object(&self, name: &str, source: &str) {
+        // Most fixtures have the same objects: each is compiled once.
+        static COMPILED: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
+        let output = self.at(&format!("{name}.o"));
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = compiled.get(source) {
+            return std::fs::write(&output, object).unwrap();
+        }
         let input = self.at(&format!("{name}.c"));
         std::fs::write(&input, source).unwrap();
         let mut clang = Command::new("clang");
         clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg(&input);
-        assert!(clang.arg("-o").arg(self.at(&format!("{name}.o"))).status().unwrap().success());
+        assert!(clang.arg("-o").arg(&output).status().unwrap().success());
+        compiled.insert(source.to_owned(), std::fs::read(&output).unwrap());
     }
 
     /// The configuration of both tenants, with bob's policy. A P4 VM that a busy machine does not let run for

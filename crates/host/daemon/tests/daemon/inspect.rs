@@ -11,7 +11,6 @@ use p4shield_p4::{NoIncludes, Options, compile};
 use p4shield_tables::view::{Inspection, MatchView, Number, ObjectKind, ObjectView, ProgramView, What};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -102,11 +101,7 @@ fn programs(fixture: &Fixture) {
     let at = old.windows(name.len()).position(|w| w == name).unwrap();
     old[at..at + name.len()].copy_from_slice(b".p4shield.nothin");
     std::fs::write(fixture.at("old.o"), old).unwrap();
-    let source = fixture.at("count.c");
-    std::fs::write(&source, C).unwrap();
-    let mut clang = Command::new("clang");
-    clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg(&source);
-    assert!(clang.arg("-o").arg(fixture.at("count.o")).status().unwrap().success());
+    fixture.object("count", C);
 }
 
 impl Cloud {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use p4shield_image::{Image, build};
-use p4shield_measure::{SnpMachine, sev_snp};
+use p4shield_measure::{SnpMachine, mrtd, sev_snp};
 use std::sync::OnceLock;
 
 /// A folder with an image, made once.
@@ -30,6 +30,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     firmware.extend(&bytes[..bytes.len().min(8192)]);
     let path = folder.join("OVMF.fd");
     std::fs::write(&path, firmware).expect("a file");
+    let _ = mrtd(&path);
     let image = Image::open(&folder.join("image")).expect("an image");
     let (processor, arguments) = ("EPYC-v4".to_owned(), Vec::new());
     let _ = sev_snp(&SnpMachine { firmware: path, processor, processors: 1, image, arguments });

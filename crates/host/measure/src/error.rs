@@ -8,10 +8,12 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum MeasureError {
     /// The firmware cannot be read.
-    #[error("cannot read {}; install the package ovmf-amdsev, or name another file", path.display())]
+    #[error("cannot read {}; install the package {package}, or name another file", path.display())]
     Read {
         /// The firmware.
         path: PathBuf,
+        /// Debian's package of such firmware.
+        package: &'static str,
         /// The cause.
         #[source]
         source: std::io::Error,
@@ -42,6 +44,20 @@ pub enum MeasureError {
     Endless {
         /// The firmware.
         path: PathBuf,
+    },
+    /// The firmware is none for TDX.
+    #[error(
+        "{}: {what} (byte {at:#x}); use firmware with which QEMU starts TDX machines, such as \
+         OVMF.inteltdx.ms.fd of the package ovmf-inteltdx",
+        path.display()
+    )]
+    Tdvf {
+        /// The firmware.
+        path: PathBuf,
+        /// The contradiction.
+        what: &'static str,
+        /// Where it is, in bytes from the beginning of the file.
+        at: usize,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread")]

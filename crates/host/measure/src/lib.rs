@@ -1,53 +1,27 @@
-//! The launch measurement that a SEV-SNP host must report of a P4 VM's machine, computed offline from the
-//! image, the firmware and the number and model of processors.
+//! Values that a confidential host must report of a P4 VM's machine, computed offline: the measurement of
+//! SEV-SNP from image, firmware and the number and model of processors, and registers of TDX from image and
+//! firmware. Firmware comes from outside, so it is hostile.
 //!
-//! The computation is the `sev` crate's. That crate reads firmware files without checks of its own, so it
-//! runs on a thread whose panic or delay is an error: firmware comes from outside.
-//!
-//! TDX is not here: no crate computes MRTD and RTMRs, which also cover tables that QEMU writes for the
-//! machine (decision 040).
+//! RTMR 0 of TDX is not here: it covers tables that QEMU writes for the machine (decision 040).
 #![forbid(unsafe_code)]
 
 mod error;
+mod snp;
+mod tdvf;
+mod tdx;
 
 pub use error::MeasureError;
+pub use snp::{SnpMachine, sev_snp};
+pub use tdx::mrtd;
 
-use p4shield_image::{Image, command_line};
-use sev::measurement::snp::{SnpMeasurementArgs, snp_calc_launch_digest};
-use sev::measurement::vcpu_types::CpuType;
-use sev::measurement::vmsa::{GuestFeatures, VMMType};
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Once, mpsc};
-use std::time::Duration;
 
 /// The most processors of a machine.
 pub const MAX_PROCESSORS: u32 = 255;
 /// Sizes of firmware that can be at the end of the first 4 GiB.
 const FIRMWARE: std::ops::RangeInclusive<u64> = 4096..=16 << 20;
-/// Time limit. A measurement takes milliseconds, unless the firmware claims gigabytes of memory.
-const LIMIT: Duration = Duration::from_secs(30);
-/// Name of the thread that measures.
-const THREAD: &str = "measure";
-/// SEV_FEATURES of the machine: SNP is active, and nothing else. QEMU and KVM set no others by default.
-const FEATURES: u64 = 1;
 
-/// A machine to measure.
-#[derive(Clone, Debug)]
-pub struct SnpMachine {
-    /// The firmware's file: OVMF for SEV-SNP.
-    pub firmware: PathBuf,
-    /// QEMU's model of the processors, such as `EPYC-v4`.
-    pub processor: String,
-    /// The number of processors, 1 to [`MAX_PROCESSORS`].
-    pub processors: u32,
-    /// The image.
-    pub image: Image,
-    /// Arguments of the P4 VM's program.
-    pub arguments: Vec<String>,
-}
-
-/// MEASUREMENT in a report of SEV-SNP. [`fmt::Display`] writes it in hexadecimal.
+/// MEASUREMENT in a report of SEV-SNP, or a register of TDX. [`fmt::Display`] writes it in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement(pub [u8; 48]);
 
@@ -55,74 +29,4 @@ impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-/// Computes the measurement of a machine that QEMU launches with kernel hashes.
-///
-/// # Errors
-/// A file cannot be read, the firmware is not one for SEV-SNP, or the processors are not QEMU's.
-pub fn sev_snp(machine: &SnpMachine) -> Result<Measurement, MeasureError> {
-    if !(1..=MAX_PROCESSORS).contains(&machine.processors) {
-        return Err(MeasureError::Processors(machine.processors));
-    }
-    let processor = CpuType::try_from(machine.processor.as_str())
-        .map_err(|_| MeasureError::Processor(machine.processor.clone()))?;
-    check_size(&machine.firmware)?;
-    let (machine, firmware) = (machine.clone(), machine.firmware.clone());
-    let (result, received) = mpsc::channel();
-    silence_panics();
-    let work = move || drop(result.send(digest(&machine, processor)));
-    let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(work);
-    let thread = thread.map_err(MeasureError::Thread)?;
-    match received.recv_timeout(LIMIT) {
-        Ok(Ok(measurement)) => Ok(measurement),
-        Ok(Err(source)) => Err(MeasureError::Firmware { path: firmware, source }),
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(MeasureError::Endless { path: firmware }),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            // The thread panicked at a length or an offset in the firmware.
-            let _ = thread.join();
-            Err(MeasureError::Malformed { path: firmware })
-        }
-    }
-}
-
-/// Keeps panics of the measuring thread from standard error: the caller gets an error.
-fn silence_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().name() != Some(THREAD) {
-                before(info);
-            }
-        }));
-    });
-}
-
-fn check_size(firmware: &Path) -> Result<(), MeasureError> {
-    let read = |source| MeasureError::Read { path: firmware.to_owned(), source };
-    let found = std::fs::metadata(firmware).map_err(read)?;
-    if found.is_file() && FIRMWARE.contains(&found.len()) && found.len().is_multiple_of(4096) {
-        return Ok(());
-    }
-    Err(MeasureError::Malformed { path: firmware.to_owned() })
-}
-
-fn digest(machine: &SnpMachine, vcpu_type: CpuType) -> Result<Measurement, sev::error::MeasurementError> {
-    let append = command_line(&machine.arguments);
-    let digest = snp_calc_launch_digest(SnpMeasurementArgs {
-        vcpus: machine.processors,
-        vcpu_type,
-        ovmf_file: machine.firmware.clone(),
-        guest_features: GuestFeatures(FEATURES),
-        kernel_file: Some(machine.image.kernel.clone()),
-        initrd_file: Some(machine.image.initramfs.clone()),
-        append: Some(&append),
-        ovmf_hash_str: None,
-        vmm_type: Some(VMMType::QEMU),
-    })?;
-    let bytes: Vec<u8> = digest.try_into()?;
-    let mut measurement = [0; 48];
-    measurement.copy_from_slice(&bytes);
-    Ok(Measurement(measurement))
 }

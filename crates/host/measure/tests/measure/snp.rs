@@ -1,33 +1,9 @@
-//! Measurements against those of an independent tool, and firmware that is none.
+//! SEV-SNP: measurements against those of an independent tool, and firmware that is none.
 
-use p4shield_image::{Image, build};
+use crate::firmware::{SIZE, TABLE_END, entry, image};
 use p4shield_measure::{MAX_PROCESSORS, MeasureError, SnpMachine, sev_snp};
 use proptest::prelude::*;
 use std::path::Path;
-
-/// Size of the firmware.
-const SIZE: usize = 64 << 10;
-/// Where its table begins, from the end: the footer is at 32 bytes before the end.
-const TABLE_END: usize = SIZE - 32;
-
-/// Returns the bytes of a GUID as firmware has them: the first three parts are little-endian.
-fn guid(text: &str) -> [u8; 16] {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let mut bytes = [0; 16];
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap();
-    }
-    bytes[..4].reverse();
-    bytes[4..6].reverse();
-    bytes[6..8].reverse();
-    bytes
-}
-
-/// Returns an entry of the table: data, length, name.
-fn entry(name: &str, data: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(data.len() + 18).unwrap();
-    [data, &len.to_le_bytes(), &guid(name)].concat()
-}
 
 /// Returns the least firmware that SEV-SNP measures: a table that names the kernel hashes' page, the address
 /// of the first instruction, and the sections of memory.
@@ -41,32 +17,12 @@ fn firmware() -> Vec<u8> {
     metadata.extend(sections.iter().flatten().flat_map(|word| word.to_le_bytes()));
     let at = 0x1000;
     let from_end = u32::try_from(SIZE - at).unwrap();
-    let mut table = entry("dc886566-984a-4798-a75e-5585a7bf67cc", &from_end.to_le_bytes());
-    table.extend(entry("7255371f-3a3b-4b04-927b-1da6efa8d454", &[0x00, 0x04, 0x81, 0, 0, 4, 0, 0]));
-    table.extend(entry("00f771de-1a7e-4fcb-890e-68c77e2fb44e", &0x80_b004_u32.to_le_bytes()));
-    let footer = entry("96b582de-1fb2-45f7-baea-a366c55a082d", &[]);
-    // The footer's length is that of the whole table.
-    let len = u16::try_from(table.len() + footer.len()).unwrap();
-    table.extend(len.to_le_bytes());
-    table.extend(&footer[2..]);
-    let mut bytes: Vec<u8> = (0..SIZE).map(|i| (i % 251) as u8).collect();
-    bytes[at..at + metadata.len()].copy_from_slice(&metadata);
-    bytes[TABLE_END - table.len()..TABLE_END].copy_from_slice(&table);
-    bytes
-}
-
-/// Returns an image of a fixed kernel and program.
-fn image(folder: &Path) -> Image {
-    let mut kernel = vec![0; 4096];
-    kernel[0x202..0x206].copy_from_slice(b"HdrS");
-    let mut program = vec![0_u8; 64];
-    program[..20].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 62, 0]);
-    program[52] = 64;
-    for (name, bytes) in [("kernel", &kernel), ("program", &program)] {
-        std::fs::write(folder.join(name), bytes).unwrap();
-    }
-    build(&folder.join("program"), &folder.join("kernel"), &folder.join("image")).unwrap();
-    Image::open(&folder.join("image")).unwrap()
+    let entries = [
+        entry("dc886566-984a-4798-a75e-5585a7bf67cc", &from_end.to_le_bytes()),
+        entry("7255371f-3a3b-4b04-927b-1da6efa8d454", &[0x00, 0x04, 0x81, 0, 0, 4, 0, 0]),
+        entry("00f771de-1a7e-4fcb-890e-68c77e2fb44e", &0x80_b004_u32.to_le_bytes()),
+    ];
+    crate::firmware::firmware(at, &metadata, &entries)
 }
 
 fn machine(folder: &Path, firmware: &[u8]) -> SnpMachine {

@@ -59,6 +59,42 @@ pub enum MeasureError {
         /// Where it is, in bytes from the beginning of the file.
         at: usize,
     },
+    /// A file of the image cannot be read.
+    #[error("cannot read {}; build the image again: p4shield image build", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kernel is none that OVMF starts.
+    #[error(
+        "{}: {what} (byte {at:#x}); build the image with a kernel of a distribution, which has an EFI stub",
+        path.display()
+    )]
+    Kernel {
+        /// The kernel.
+        path: PathBuf,
+        /// The contradiction.
+        what: &'static str,
+        /// Where it is, in bytes from the beginning of the file.
+        at: usize,
+    },
+    /// The kernel measures neither its command line nor its initial file system.
+    #[error(
+        "{} is Linux {major}.{minor}, whose initial file system is in no register of TDX: the host could \
+         replace it; build the image with Linux 6.9 or later (--kernel)",
+        path.display()
+    )]
+    OldKernel {
+        /// The kernel.
+        path: PathBuf,
+        /// The version's first number.
+        major: u32,
+        /// The version's second number.
+        minor: u32,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),

@@ -2,17 +2,20 @@
 //! SEV-SNP from image, firmware and the number and model of processors, and registers of TDX from image and
 //! firmware. Firmware comes from outside, so it is hostile.
 //!
-//! RTMR 0 of TDX is not here: it covers tables that QEMU writes for the machine (decision 040).
+//! RTMR 0 of TDX is not here: it covers tables that QEMU writes for the machine (decision 040). Kernels that
+//! leave the initial file system out of TDX's registers are refused: the host could replace it.
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod error;
+mod kernel;
 mod snp;
 mod tdvf;
 mod tdx;
 
 pub use error::MeasureError;
 pub use snp::{SnpMachine, sev_snp};
-pub use tdx::mrtd;
+pub use tdx::{TdxMachine, TdxRegisters, mrtd, rtmr1, tdx};
 
 use std::fmt;
 

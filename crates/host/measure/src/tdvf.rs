@@ -2,6 +2,8 @@
 //! design guide, chapter 11). A file from outside is hostile: each offset is checked, and what QEMU or KVM
 //! refuse is refused here.
 
+use crate::bytes::{Wrong, bytes, word};
+
 /// Size of a page.
 pub(crate) const PAGE: u64 = 4096;
 /// The most memory that a machine begins with. OVMF has about 5 MiB; a limit bounds the work.
@@ -20,15 +22,6 @@ const METADATA: [u8; 16] =
 const HEADER: usize = 16;
 /// Size of a section's description.
 const SECTION: usize = 32;
-
-/// Place in a firmware's file that contradicts the format, or what QEMU and KVM accept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    /// The contradiction.
-    pub(crate) what: &'static str,
-    /// Where it is, in bytes from the beginning of the file.
-    pub(crate) at: usize,
-}
 
 /// Memory that a machine begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +137,4 @@ fn disjoint(sections: &[Section<'_>], at: usize) -> Result<(), Wrong> {
         return Err(Wrong { what: "sections of the firmware overlap", at });
     }
     Ok(())
-}
-
-fn word(firmware: &[u8], at: usize) -> Result<u32, Wrong> {
-    bytes(firmware, at).map(u32::from_le_bytes)
-}
-
-fn bytes<const N: usize>(firmware: &[u8], at: usize) -> Result<[u8; N], Wrong> {
-    let found = firmware.get(at..).and_then(|rest| rest.first_chunk());
-    found.copied().ok_or(Wrong { what: "the file ends", at })
 }

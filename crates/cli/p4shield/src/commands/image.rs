@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
 use p4shield_image::{Image, ImageError, Manifest, build, installed_kernel};
-use p4shield_measure::{SnpMachine, sev_snp};
+use p4shield_measure::{SnpMachine, TdxMachine, sev_snp, tdx};
+use p4shield_qemu::Tee;
 use serde::Serialize;
 
 /// Build the image of P4 VMs in virtual machines, and show what it consists of
@@ -76,33 +77,42 @@ struct Show {
     json: bool,
 }
 
-/// Compute what a SEV-SNP host must report of a machine with an image
+/// Compute what a host with SEV-SNP or TDX must report of a machine with an image
 ///
-/// A tenant's attestation policy lists the measurement (`measurements` of `[sev-snp]`). It depends on
-/// image, firmware, and number and model of processors; give those of the cloud's configuration. Nothing
-/// is started, and no SEV-SNP host is needed.
+/// A tenant's attestation policy lists these values. SEV-SNP has one (`measurements` of `[sev-snp]`), which
+/// depends on image, firmware, and number and model of processors; give those of the cloud's configuration.
+/// Of TDX's registers, mrtd depends on the firmware, rtmr1 and rtmr2 on the image; they are printed as a
+/// policy has them. rtmr0 covers tables that QEMU writes: read it once from a machine that you started.
+/// Nothing is started, and no host with a TEE is needed.
+///
+/// The registers of TDX are those of QEMU 10.1 and Linux 6.16 or later on the host, and OVMF of
+/// edk2-stable202508 or later.
 ///
 /// Examples:
 ///
 ///   p4shield image measure
 ///   p4shield image measure image --firmware OVMF.amdsev.fd --processors 4 --processor EPYC-v4
+///   p4shield image measure image --tee tdx --firmware OVMF.fd
 ///
-/// Exit code 3 if a file is missing, the firmware is none for SEV-SNP, or the image was changed.
+/// Exit code 3 if a file is missing, the firmware is none for the TEE, or the image was changed.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Measure {
     /// The image's folder
     #[arg(default_value = "/usr/lib/p4shield/image")]
     folder: PathBuf,
-    /// The firmware
-    #[arg(long, value_name = "FILE", default_value = "/usr/share/ovmf/OVMF.amdsev.fd")]
-    firmware: PathBuf,
-    /// The number of processors: `processors` of the configuration
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    processors: u32,
-    /// QEMU's model of the processors: `processor` of the configuration
-    #[arg(long, value_name = "MODEL", default_value = "EPYC-v4")]
-    processor: String,
+    /// The TEE, sev-snp or tdx: `tee` of the configuration
+    #[arg(long, default_value = "sev-snp")]
+    tee: Tee,
+    /// The firmware; default: the one of Debian's package ovmf-amdsev or ovmf-inteltdx
+    #[arg(long, value_name = "FILE")]
+    firmware: Option<PathBuf>,
+    /// The number of processors, for SEV-SNP: `processors` of the configuration; default: 2
+    #[arg(long, value_name = "N")]
+    processors: Option<u32>,
+    /// QEMU's model of the processors, for SEV-SNP: `processor` of the configuration; default: EPYC-v4
+    #[arg(long, value_name = "MODEL")]
+    processor: Option<String>,
     /// The tenant's P4 VM polls: `busy` of the configuration
     #[arg(long)]
     busy: bool,
@@ -118,6 +128,15 @@ struct Measured<'a> {
     processor: &'a str,
     processors: u32,
     measurement: String,
+}
+
+#[derive(Serialize)]
+struct Registers<'a> {
+    image: &'a str,
+    firmware: &'a Path,
+    mrtd: String,
+    rtmr1: String,
+    rtmr2: String,
 }
 
 impl Args {
@@ -151,29 +170,59 @@ impl Show {
 
 impl Measure {
     fn run(self) -> anyhow::Result<Exit> {
-        let image = Image::open(&self.folder).map_err(refused)?;
-        let digest = image.manifest.image.clone();
-        let machine = SnpMachine {
-            firmware: self.firmware.clone(),
-            processor: self.processor.clone(),
-            processors: self.processors,
-            image,
-            arguments: if self.busy { vec!["--busy".to_owned()] } else { Vec::new() },
+        let Some((installed, _)) = self.tee.firmware() else {
+            return Err(Refused(
+                "a machine without a TEE has no measurement; write --tee sev-snp or tdx".to_owned(),
+            )
+            .into());
         };
+        let firmware = self.firmware.clone().unwrap_or_else(|| installed.into());
+        let image = Image::open(&self.folder).map_err(refused)?;
+        let arguments = if self.busy { vec!["--busy".to_owned()] } else { Vec::new() };
+        match self.tee {
+            Tee::Tdx => self.tdx(&TdxMachine { firmware, image, arguments }),
+            _ => self.sev_snp(firmware, image, arguments),
+        }
+    }
+
+    fn sev_snp(self, firmware: PathBuf, image: Image, arguments: Vec<String>) -> anyhow::Result<Exit> {
+        let (processors, processor) = (self.processors.unwrap_or(2), self.processor);
+        let processor = processor.unwrap_or_else(|| "EPYC-v4".to_owned());
+        let machine = SnpMachine { firmware, processor, processors, image, arguments };
         let measurement = sev_snp(&machine).map_err(|e| Refused::because(&e))?.to_string();
+        let image = machine.image.manifest.image.as_str();
         if self.json {
-            let (firmware, processor) = (self.firmware.as_path(), self.processor.as_str());
-            output::json(&Measured {
-                image: &digest,
-                firmware,
-                processor,
-                processors: self.processors,
-                measurement,
-            })?;
+            let (firmware, processor) = (machine.firmware.as_path(), machine.processor.as_str());
+            output::json(&Measured { image, firmware, processor, processors, measurement })?;
         } else {
-            output::line(format_args!("image         {digest}"));
+            output::line(format_args!("image         {image}"));
             output::line(format_args!("measurement   {measurement}"));
         }
+        Ok(Exit::Done)
+    }
+
+    fn tdx(&self, machine: &TdxMachine) -> anyhow::Result<Exit> {
+        if self.processors.is_some() || self.processor.is_some() {
+            let text = "no register that can be computed depends on processors; leave --processors and \
+                        --processor out";
+            return Err(Refused(text.to_owned()).into());
+        }
+        let registers = tdx(machine).map_err(|e| Refused::because(&e))?;
+        let (image, firmware) = (machine.image.manifest.image.as_str(), machine.firmware.as_path());
+        let [mrtd, rtmr1, rtmr2] =
+            [registers.mrtd, registers.rtmr1, registers.rtmr2].map(|register| register.to_string());
+        if self.json {
+            output::json(&Registers { image, firmware, mrtd, rtmr1, rtmr2 })?;
+            return Ok(Exit::Done);
+        }
+        output::line(format_args!("# image {image}"));
+        output::line("[tdx]");
+        for (key, register) in [("mrtd", mrtd), ("rtmr1", rtmr1), ("rtmr2", rtmr2)] {
+            output::line(format_args!("{key} = [\"{register}\"]"));
+        }
+        output::line(
+            "# rtmr0: read it once from a machine that you started; it covers tables that QEMU writes",
+        );
         Ok(Exit::Done)
     }
 }

@@ -12,6 +12,7 @@ mod handshake;
 mod input;
 mod keys;
 mod logs;
+mod measure;
 mod mininet;
 mod policy;
 mod program_state;

@@ -1,6 +1,7 @@
 //! SEV-SNP: measurements against those of an independent tool, and firmware that is none.
 
-use crate::firmware::{SIZE, TABLE_END, entry, image};
+use crate::firmware::{SIZE, TABLE_END, entry, image_of};
+use p4shield_image::Image;
 use p4shield_measure::{MAX_PROCESSORS, MeasureError, SnpMachine, sev_snp};
 use proptest::prelude::*;
 use std::path::Path;
@@ -23,6 +24,13 @@ fn firmware() -> Vec<u8> {
         entry("00f771de-1a7e-4fcb-890e-68c77e2fb44e", &0x80_b004_u32.to_le_bytes()),
     ];
     crate::firmware::firmware(at, &metadata, &entries)
+}
+
+/// Returns an image of a fixed kernel and program.
+fn image(folder: &Path) -> Image {
+    let mut kernel = vec![0; 4096];
+    kernel[0x202..0x206].copy_from_slice(b"HdrS");
+    image_of(folder, &kernel)
 }
 
 fn machine(folder: &Path, firmware: &[u8]) -> SnpMachine {

@@ -1,39 +1,8 @@
 //! TDX: registers against those of an independent tool, and firmware that is none.
 
-use crate::firmware::{SIZE, TABLE_END, entry};
+use crate::firmware::{METADATA, SECTIONS, SIZE, TABLE_END, entry, tdvf};
 use p4shield_measure::{MeasureError, mrtd};
 use proptest::prelude::*;
-
-/// Where the metadata are.
-const METADATA: usize = 0x3000;
-/// Sections as OVMF has them: code, variables, stack, list of memory, page tables. A section has offset and
-/// size in the file, address, size in the machine, kind, attributes.
-const SECTIONS: [[u64; 6]; 5] = [
-    [0x2000, 0xe000, 0xffff_2000, 0xe000, 0, 1],
-    [0, 0x2000, 0xffff_0000, 0x2000, 1, 0],
-    [0, 0, 0x81_0000, 0x1_0000, 3, 0],
-    [0, 0, 0x80_9000, 0x2000, 2, 0],
-    [0, 0, 0x80_0000, 0x6000, 3, 0],
-];
-
-/// Returns firmware with sections. The table has an entry of SEV-SNP's as well, as OVMF's.
-fn firmware(sections: &[[u64; 6]]) -> Vec<u8> {
-    let mut metadata = b"TDVF".to_vec();
-    for word in [16 + 32 * sections.len() as u32, 1, sections.len() as u32] {
-        metadata.extend(word.to_le_bytes());
-    }
-    for [offset, length, address, size, kind, attributes] in sections {
-        metadata.extend([offset, length].iter().flat_map(|n| (**n as u32).to_le_bytes()));
-        metadata.extend([address, size].iter().flat_map(|n| n.to_le_bytes()));
-        metadata.extend([kind, attributes].iter().flat_map(|n| (**n as u32).to_le_bytes()));
-    }
-    let from_end = u32::try_from(SIZE - METADATA).unwrap();
-    let entries = [
-        entry("e47a6535-984a-4798-865e-4685a7bf8ec2", &from_end.to_le_bytes()),
-        entry("00f771de-1a7e-4fcb-890e-68c77e2fb44e", &0x80_b004_u32.to_le_bytes()),
-    ];
-    crate::firmware::firmware(METADATA, &metadata, &entries)
-}
 
 fn measured(firmware: &[u8]) -> Result<String, MeasureError> {
     let folder = tempfile::tempdir().unwrap();
@@ -46,7 +15,7 @@ fn measured(firmware: &[u8]) -> Result<String, MeasureError> {
 fn with(section: usize, field: usize, value: u64) -> Vec<u8> {
     let mut sections = SECTIONS;
     sections[section][field] = value;
-    firmware(&sections)
+    tdvf(&sections)
 }
 
 /// The figures are those of tdx-measure (tinfoilsh/tdx-measure 33a8526, a fork of dstack-mr) for the same
@@ -55,8 +24,7 @@ fn with(section: usize, field: usize, value: u64) -> Vec<u8> {
 fn mrtd_is_that_of_an_independent_tool() {
     let mut swapped = SECTIONS;
     swapped.swap(0, 4);
-    let files =
-        [firmware(&SECTIONS), with(1, 5, 1), with(0, 5, 0), firmware(&swapped), with(4, 2, 0x80_1000)];
+    let files = [tdvf(&SECTIONS), with(1, 5, 1), with(0, 5, 0), tdvf(&swapped), with(4, 2, 0x80_1000)];
     assert_eq!(files.map(|firmware| measured(&firmware).unwrap()), MRTD);
 }
 
@@ -92,7 +60,7 @@ fn files_that_are_no_tdx_firmware_are_refused() {
 #[test]
 fn broken_metadata_name_what_is_wrong_and_where() {
     let at = |place: usize, bytes: &[u8]| {
-        let mut firmware = firmware(&SECTIONS);
+        let mut firmware = tdvf(&SECTIONS);
         firmware[place..place + bytes.len()].copy_from_slice(bytes);
         firmware
     };
@@ -142,7 +110,7 @@ proptest! {
 
     #[test]
     fn changed_code_never_keeps_its_mrtd(at in 0x2000..SIZE, bit in 0_u8..8) {
-        let mut bytes = firmware(&SECTIONS);
+        let mut bytes = tdvf(&SECTIONS);
         bytes[at] ^= 1 << bit;
         if let Ok(other) = measured(&bytes) {
             prop_assert_ne!(other, MRTD[0]);
@@ -154,7 +122,7 @@ proptest! {
         table in proptest::collection::vec((0..64_usize, any::<u8>()), 0..4),
         metadata in proptest::collection::vec((0..176_usize, any::<u8>()), 0..6),
     ) {
-        let mut bytes = firmware(&SECTIONS);
+        let mut bytes = tdvf(&SECTIONS);
         for (at, value) in table {
             bytes[TABLE_END - 64 + at] = value;
         }

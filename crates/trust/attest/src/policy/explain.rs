@@ -162,6 +162,14 @@ fn tdx(p: &TdxPolicy, s: &mut Statements) {
             "RTMR0, RTMR1 and RTMR2 are not all listed: they measure configuration, kernel and command line",
         );
     }
+    for (register, values) in ["RTMR0", "RTMR1", "RTMR2"].into_iter().zip(&p.rtmr) {
+        // Linux before 6.9 leaves RTMR2 so, whatever command line and initial file system the host gives it.
+        if values.iter().flatten().any(|value| *value == [0; 48]) {
+            s.warn(format!(
+                "{register} may be zeros: nothing was measured in it, so the host chooses what runs"
+            ));
+        }
+    }
     s.accepted(
         "MRCONFIGID",
         &p.mr_config_id,

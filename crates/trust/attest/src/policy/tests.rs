@@ -126,6 +126,18 @@ fn whatever_a_policy_leaves_open_is_a_warning() {
     assert_eq!(found.len(), 13, "{found:?}");
 }
 
+#[test]
+fn registers_that_measured_nothing_are_warnings() {
+    let (zeros, other) = ("00".repeat(48), "0f".repeat(48));
+    let policy = format!(
+        "[tdx]\nmrtd = [\"{other}\"]\nrtmr0 = [\"{other}\"]\nrtmr1 = [\"{other}\"]\n\
+         rtmr2 = [\"{other}\", \"{zeros}\"]\nrtmr3 = [\"{zeros}\"]\nmr_config_id = [\"{other}\"]\n\
+         collateral = [\"a\"]"
+    );
+    let found = warnings(&policy);
+    assert!(matches!(&found[..], [one] if one.contains("RTMR2 may be zeros")), "{found:?}");
+}
+
 /// Returns the keys that a table accepts, as the parser names them.
 fn keys(table: &str) -> Vec<String> {
     let message = only_problem(&format!("{table}\nx = 1"));

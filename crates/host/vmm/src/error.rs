@@ -42,6 +42,9 @@ pub enum VmmError {
          namespace (see /proc/self/uid_map)"
     )]
     Privileges(#[source] std::io::Error),
+    /// QEMU's system calls cannot be filtered.
+    #[error("cannot filter QEMU's system calls; the kernel needs CONFIG_SECCOMP_FILTER")]
+    Filter(#[source] std::io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),

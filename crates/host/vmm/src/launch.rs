@@ -4,10 +4,11 @@
 //! tenant's own, no capability and no way to gain one, network, IPC and UTS namespaces without anything
 //! in them, and QEMU's own system call filter. `unshare` and `setpriv` of util-linux, which every Debian
 //! has, do what a process does between fork and exec. QEMU is killed when this process ends, however that
-//! happens.
+//! happens, and cannot renounce it (`last_signal`).
 
 use crate::command::{Lines, Machine, arguments};
 use crate::error::VmmError;
+use crate::last_signal;
 use rustix::io::FdFlags;
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use std::collections::BTreeSet;
@@ -45,6 +46,7 @@ pub(crate) fn launch(machine: &Machine, uid: u32) -> Result<Launched, VmmError> 
     command.args(confinement(&machine, uid)).arg(&machine.qemu).args(arguments(&machine, &lines));
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stdout(Stdio::null());
+    last_signal::keep()?;
     let child =
         command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })?;
     Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })

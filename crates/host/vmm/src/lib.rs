@@ -21,6 +21,7 @@ mod command;
 mod console;
 mod error;
 mod guest;
+mod last_signal;
 mod launch;
 mod prove;
 mod qmp;

@@ -4,6 +4,7 @@
 //! machine and is not trusted: answers are bounded in length and time.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ const MAX_LINE: usize = 1 << 20;
 /// Most devices that are noted as gone.
 const MAX_REMOVED: usize = 256;
 /// Longest time for an answer: QEMU starts on a loaded machine, or allocates memory.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reason why QEMU did not do what was requested.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum QmpError {
     #[error("QEMU has ended")]
     Ended,
     /// QEMU did not answer in time.
-    #[error("QEMU did not answer {command} within {} s", TIMEOUT.as_secs())]
+    #[error("QEMU did not answer {command} within {} s", PATIENCE.as_secs())]
     Timeout {
         /// The command.
         command: String,
@@ -48,8 +49,8 @@ pub enum QmpError {
     },
 }
 
-impl From<rustix::io::Errno> for QmpError {
-    fn from(error: rustix::io::Errno) -> Self {
+impl From<Errno> for QmpError {
+    fn from(error: Errno) -> Self {
         Self::System(error.into())
     }
 }
@@ -72,14 +73,19 @@ pub(crate) struct Qmp {
     received: Vec<u8>,
     /// Devices whose removal QEMU has reported.
     removed: Vec<String>,
+    /// Longest time for an answer.
+    patience: Duration,
 }
 
 impl Qmp {
     /// Waits for QEMU's greeting and leaves negotiation.
     pub(crate) fn connect(socket: OwnedFd) -> Result<Self, QmpError> {
-        let mut qmp = Self { socket, received: Vec::new(), removed: Vec::new() };
-        let end = Instant::now() + TIMEOUT;
-        let greeting = qmp.line(end, "the connection")?;
+        Self::connect_within(socket, PATIENCE)
+    }
+
+    fn connect_within(socket: OwnedFd, patience: Duration) -> Result<Self, QmpError> {
+        let mut qmp = Self { socket, received: Vec::new(), removed: Vec::new(), patience };
+        let greeting = qmp.line(qmp.end(), "the connection")?;
         if greeting.get("QMP").is_none() {
             return Err(QmpError::Protocol("it sent no greeting".to_owned()));
         }
@@ -100,8 +106,10 @@ impl Qmp {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Value, QmpError> {
         let text = json!({ "execute": command, "arguments": arguments }).to_string();
-        self.send(text.as_bytes(), descriptors)?;
-        let end = Instant::now() + TIMEOUT;
+        let end = self.end();
+        if !self.send(text.as_bytes(), descriptors, end)? {
+            return Err(QmpError::Timeout { command: command.to_owned() });
+        }
         loop {
             let line = self.message(end, command)?;
             match (line.result, line.error) {
@@ -118,7 +126,7 @@ impl Qmp {
 
     /// Waits until QEMU reports that a device is gone: the guest has released it.
     pub(crate) fn wait_removed(&mut self, device: &str) -> Result<(), QmpError> {
-        let end = Instant::now() + TIMEOUT;
+        let end = self.end();
         loop {
             if let Some(at) = self.removed.iter().position(|d| d == device) {
                 self.removed.swap_remove(at);
@@ -128,17 +136,55 @@ impl Qmp {
         }
     }
 
-    /// Sends a line.
-    fn send(&self, line: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), QmpError> {
+    /// Returns when patience with QEMU ends.
+    fn end(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
+    /// Sends a line. Returns false if QEMU does not take it in time: one that reads nothing fills the socket.
+    fn send(&self, line: &[u8], descriptors: &[BorrowedFd<'_>], end: Instant) -> Result<bool, QmpError> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(QmpError::Protocol("a command takes one descriptor".to_owned()));
         }
-        let parts = [IoSlice::new(line), IoSlice::new(b"\n")];
-        // A command is shorter than the socket's buffer, which is empty: QEMU has answered the one before.
-        let sent = rustix::net::sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
-        if sent == line.len() + 1 { Ok(()) } else { Err(QmpError::Ended) }
+        let line = [line, b"\n"].concat();
+        let mut left = line.as_slice();
+        while !left.is_empty() {
+            if !self.wait(PollFlags::OUT, end)? {
+                return Ok(false);
+            }
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::sendmsg(&self.socket, &[IoSlice::new(left)], &mut ancillary, flags) {
+                // A descriptor goes with the first bytes.
+                Ok(sent) => {
+                    left = &left[sent..];
+                    ancillary.clear();
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(QmpError::Ended),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until the socket is ready. Returns false after `end`, also if it is ready: QEMU may send without
+    /// end.
+    fn wait(&self, flags: PollFlags, end: Instant) -> Result<bool, QmpError> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let timeout = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref()) {
+                Ok(0) => return Ok(false),
+                Ok(_) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
     }
 
     /// Receives the next message, and notes devices that are gone.
@@ -165,13 +211,9 @@ impl Qmp {
             if self.received.len() > MAX_LINE {
                 return Err(QmpError::Protocol(format!("a line has more than {MAX_LINE} bytes")));
             }
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout = Timespec::try_from(left).ok();
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout.as_ref()) {
-                Ok(0) => return Err(QmpError::Timeout { command: waiting_for.to_owned() }),
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other?,
-            };
+            if !self.wait(PollFlags::IN, end)? {
+                return Err(QmpError::Timeout { command: waiting_for.to_owned() });
+            }
             let mut buffer = [0; 4096];
             match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty())?.0 {
                 0 => return Err(QmpError::Ended),
@@ -230,5 +272,30 @@ mod tests {
         assert!(refused.contains("QEMU refused device_add: no"), "{refused}");
         assert!(matches!(qmp.call("x", &json!({})), Err(QmpError::Protocol(_))));
         assert!(matches!(qmp.call("x", &json!({})), Err(QmpError::Ended | QmpError::System(_))));
+    }
+    #[test]
+    fn a_qemu_that_sends_events_only_does_not_answer() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let flood = std::thread::spawn(move || {
+            let _ = theirs.write_all(b"{\"QMP\": {}}\n");
+            while theirs.write_all(&b"{\"event\": \"X\"}\n".repeat(1000)).is_ok() {}
+        });
+        let error = Qmp::connect_within(ours.into(), Duration::from_millis(100)).unwrap_err();
+        assert!(matches!(error, QmpError::Timeout { .. }), "{error:?}");
+        flood.join().unwrap();
+    }
+
+    #[test]
+    fn a_qemu_that_reads_nothing_does_not_answer() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let flood = std::thread::spawn(move || {
+            let _ = theirs.write_all(b"{\"QMP\": {}}\n");
+            while theirs.write_all(b"{\"return\": {}}\n").is_ok() {}
+        });
+        let mut qmp = Qmp::connect_within(ours.into(), Duration::from_millis(100)).unwrap();
+        let error = (0..100_000).find_map(|_| qmp.call("device_del", &json!({})).err());
+        assert!(matches!(error, Some(QmpError::Timeout { .. })), "{error:?}");
+        drop(qmp);
+        flood.join().unwrap();
     }
 }

@@ -48,6 +48,14 @@ pub fn last_lines(log: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// Returns the numbers of a process's children; none if it has ended.
+#[must_use]
+pub fn children(pid: i64) -> Vec<i64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.map(|t| std::fs::read_to_string(t.path().join("children")).unwrap_or_default());
+    lists.collect::<String>().split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
 /// Runs a command to its end and returns what it printed.
 ///
 /// # Errors

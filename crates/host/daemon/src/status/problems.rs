@@ -8,6 +8,10 @@ use p4shield_abi::FailPolicy;
 use p4shield_seal::TenantKey;
 use std::path::Path;
 
+/// The remedy for a P4 VM that ends again and again, as a machine that an attacker has does.
+const ENDS_AGAIN: &str = "; the daemon starts another one; if that ends, too, remove the tenant from the \
+                          configuration, run `p4shield reload`, and report what it ended with to the tenant";
+
 /// Returns what happens to packets while the P4 VM or program that should judge them does not run.
 pub(crate) fn fail_policy(fail: FailPolicy) -> &'static str {
     match fail {
@@ -37,7 +41,8 @@ fn of_tenant(tenant: &TenantStatus, configured: Option<&Tenant>) -> Vec<Problem>
     let policy = fail_policy(configured.map_or(FailPolicy::Drop, |tenant| tenant.fail));
     if matches!(tenant.state, State::Starting | State::Restarting) {
         let why = tenant.error.as_deref().unwrap_or("the daemon is starting it");
-        add(ProblemKind::P4vmDown, format!("its P4 VM does not run ({why}); {policy}"));
+        let remedy = if tenant.restarts > 0 { ENDS_AGAIN } else { "" };
+        add(ProblemKind::P4vmDown, format!("its P4 VM does not run ({why}); {policy}{remedy}"));
     }
     if let Some(channels) = &tenant.channels {
         let remedy = "use fewer queues, or distribute the switches over more hosts";

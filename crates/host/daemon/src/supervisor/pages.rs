@@ -69,7 +69,8 @@ impl Page {
         same
     }
 
-    /// Lets a group read and write the page, or its owner only.
+    /// Lets a group read and write the page, or its owner only. A QEMU of that group may have cut the file
+    /// before: it gets its length again.
     pub(crate) fn grant(&self, group: Option<u32>) -> Result<(), PageError> {
         let failed = |operation| {
             let path = self.path.clone();
@@ -80,7 +81,9 @@ impl Page {
             rustix::fs::fchown(self, None, Some(group)).map_err(failed("set the group of"))?;
         }
         let mode = if group.is_some() { MODE_OF_GROUP } else { MODE };
-        rustix::fs::fchmod(self, mode.into()).map_err(failed("set the mode of"))
+        rustix::fs::fchmod(self, mode.into()).map_err(failed("set the mode of"))?;
+        let len = self.memory.len() as u64;
+        rustix::fs::ftruncate(self, len).map_err(failed("set the length of"))
     }
 
     pub(crate) fn info(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {
@@ -152,6 +155,17 @@ impl Drop for Page {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_page_that_was_cut_gets_its_length_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = Page::info(&folder.path().join("page"), None).unwrap();
+        for len in [0, 1, 1 << 20] {
+            rustix::fs::ftruncate(&page, len).unwrap();
+            page.grant(None).unwrap();
+            assert_eq!(rustix::fs::fstat(&page).unwrap().st_size, INFO_PAGE_SIZE as i64);
+        }
+    }
 
     #[test]
     fn a_hard_linked_page_is_replaced_not_changed() {

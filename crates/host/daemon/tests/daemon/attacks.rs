@@ -21,25 +21,31 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ALICE: usize = 0;
-const BOB: usize = 1;
+pub(crate) const BOB: usize = 1;
 
-struct Cloud {
-    daemon: Daemon,
+pub(crate) struct Cloud {
+    pub(crate) daemon: Daemon,
     attachment: Arc<TestAttachment>,
     _traffic: Traffic,
-    _scene: Fixture,
+    pub(crate) fixture: Fixture,
 }
 
 impl Cloud {
     /// Starts both tenants with traffic.
     fn new(name: &str, bobs_fail: &str) -> Self {
         let fixture = Fixture::new(name);
-        let config = fixture.config(&fixture.text(bobs_fail));
+        let text = fixture.text(bobs_fail);
+        Self::with(fixture, &text)
+    }
+
+    /// The same with another configuration of both tenants.
+    pub(crate) fn with(fixture: Fixture, text: &str) -> Self {
+        let config = fixture.config(text);
         let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
         let daemon = Daemon::start(config, attachment.clone(), Path::new("/proc/self/exe")).unwrap();
         wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
         let traffic = attachment.traffic();
-        let cloud = Self { daemon, attachment, _traffic: traffic, _scene: fixture };
+        let cloud = Self { daemon, attachment, _traffic: traffic, fixture };
         cloud.flows(ALICE, 1000);
         cloud.flows(BOB, 1000);
         cloud
@@ -56,7 +62,7 @@ impl Cloud {
     }
 
     /// Attacks bob's P4 VM; checks that bob recovers and alice loses nothing.
-    fn survives(&self, attack: impl FnOnce(Pid)) {
+    pub(crate) fn survives(&self, attack: impl FnOnce(Pid)) {
         let (pid, restarts) = (self.bobs_pid().unwrap(), self.daemon.status().tenants[BOB].restarts);
         let alice = self.attachment.tally(ALICE);
         attack(pid);

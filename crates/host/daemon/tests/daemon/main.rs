@@ -1,8 +1,8 @@
 //! End-to-end tests of the daemon: P4 VMs are killed, stopped and corrupted under traffic.
 //!
 //! This binary starts itself as a P4 VM (`p4vm ...`), as the process of wires (`wires`) and as a daemon
-//! (`daemon CONFIG [log]`), as `p4shield` does, and as a switch with a preloaded library (`switch CONFIG
-//! PORT`).
+//! (`daemon CONFIG [log]`), as `p4shield` does, as a switch with a preloaded library (`switch CONFIG PORT`),
+//! and as a P4 VM in a virtual machine (`vmm ...`) with what stands in for QEMU there (`qemu FOLDER ...`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
 
@@ -15,9 +15,11 @@ mod changes;
 mod durable;
 mod epochs;
 mod fixture;
+mod hostile_machine;
 mod inspect;
 mod keys;
 mod operations;
+mod stand_in;
 mod switches;
 mod tenant_socket;
 mod verified;
@@ -38,6 +40,7 @@ const TESTS: &[&[Test]] = &[
     inspect::TESTS,
     keys::TESTS,
     attacks::TESTS,
+    hostile_machine::TESTS,
     epochs::TESTS,
     wires::TESTS,
     switches::TESTS,
@@ -58,6 +61,8 @@ fn main() {
             end(p4shield_daemon::config::Config::load(args[4].as_ref()).map(drop).map_err(|e| e.to_string()))
         }
         Some("p4vm") => end(p4vm::run(&options(&args[2..])).map_err(|e| e.to_string())),
+        Some("vmm") => end(hostile_machine::vmm(&args[2..])),
+        Some("qemu") => end(stand_in::run(args[2].as_ref(), &args[3..])),
         // With too little memory to continue after it entered its sandbox.
         Some("p4vm-starved") => {
             let mut options = options(&args[2..]);

@@ -55,7 +55,7 @@ pub(crate) struct Cloud {
     pub(crate) daemon: Guarded,
     attachment: Attachment,
     machines: Vec<NetNs>,
-    host: NetNs,
+    pub(crate) host: NetNs,
     pub(crate) folder: TempDir,
 }
 

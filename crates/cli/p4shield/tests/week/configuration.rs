@@ -23,6 +23,12 @@ impl Attachment {
     }
 }
 
+/// Returns the next random number, less than `n`.
+pub(crate) fn below(random: &mut u64, n: u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*random >> 33) % n
+}
+
 /// What an operator may change; db is bob's and never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
@@ -55,10 +61,7 @@ impl Configuration {
 
     /// Changes one thing at random; returns whether alice's P4 VM must restart for it.
     pub(crate) fn change(&mut self, random: &mut u64, gentle: bool) -> bool {
-        let mut below = |n: u64| {
-            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (*random >> 33) % n
-        };
+        let mut below = |n| below(random, n);
         match below(if gentle { 8 } else { 9 }) {
             0 => self.deadline = 400 + below(200) as u32,
             1 => self.fail = if self.fail == "drop" { "pass" } else { "drop" },

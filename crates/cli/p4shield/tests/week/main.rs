@@ -10,6 +10,7 @@ mod common;
 mod cloud;
 mod configuration;
 mod machines;
+mod traces;
 mod upgrades;
 
 use cloud::{Cloud, ONE, usable};
@@ -55,13 +56,17 @@ impl Cloud {
     }
 }
 
+/// Returns the seed of a random order.
+fn seed() -> u64 {
+    std::env::var("P4SHIELD_SEED").map_or(7, |seed| seed.parse().unwrap())
+}
+
 /// Changes the configuration many times.
 #[allow(clippy::print_stdout, reason = "the figures are of interest")]
 fn week(attachment: Attachment) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cloud = Cloud::start(attachment, &Configuration::START);
-    let (changes, seed) =
-        (extent(24, 200), std::env::var("P4SHIELD_SEED").map_or(7, |seed| seed.parse().unwrap()));
+    let (changes, seed) = (extent(24, 200), seed());
     let (mut random, mut configuration) = (seed, Configuration::START);
     let daemon = cloud.daemon.pid();
     for gentle in [true, false] {

@@ -36,7 +36,7 @@ impl Cloud {
 
     /// Returns the drops of both tenants once two seconds pass without a new one: drops of the time before
     /// the channels of a P4 VM were attached reach the metrics later.
-    fn steady_drops(&self) -> [String; 2] {
+    pub(crate) fn steady_drops(&self) -> [String; 2] {
         let drops = || ["bob", "alice"].map(|tenant| self.drops(tenant));
         let mut before = drops();
         self.wait("drops of the start to be reported", || {

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
 //! | [`division`] | requests and block of a divided program | program and switch |
+//! | [`call`] | calls of functions in a compartment | program, switch and P4 VM |
 //! | [`digest`] | messages to the control plane | program and switch |
 //! | [`trace`] | events of a traced run | program and switch |
 //! | [`object`] | sections of a program's ELF object | compiler and engine |

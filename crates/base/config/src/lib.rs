@@ -1,9 +1,10 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
-//! `file` defines the structure, `check`, `paths`, `port` and `tunnel` validate the values, and the result is
-//! [`Config`]. `changes` and `numbers` compare a running configuration with a new one. `reference` describes
-//! each key for the documentation. Every error names line, column and key, what is invalid and what to write
-//! instead. All errors of a file are reported at once.
+//! `file` defines the structure; `check`, `paths`, `port` and `tunnel` validate the values and have their
+//! defaults and limits (those of a tenant's `deadline` are in `check`); the result is [`Config`]. `changes`
+//! and `numbers` compare a running configuration with a new one. `reference` describes each key for the
+//! documentation. Every error names line, column and key, what is invalid and what to write instead. All
+//! errors of a file are reported at once.
 //!
 //! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a
 //! switch reads the same file ([`FILE_VARIABLE`]) and so knows the tenants' policies while no daemon runs.

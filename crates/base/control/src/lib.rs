@@ -3,7 +3,7 @@
 //! A message is an [`Envelope`] in postcard's encoding, at most [`MAX_MESSAGE`] bytes. Memory, keys,
 //! programs and doorbells are resources that it names ([`ResourceId`]) and its [`Transport`] delivers. The
 //! daemon sends requests. The P4 VM answers each request once, in order, and sends nothing else. Neither
-//! side trusts the other: the message's size bounds its decoding, both sides check counts and names, and
+//! side trusts the other: the message's size bounds its decoding, and both sides check counts and names.
 //!
 //! The transport on one machine is a [`Socket`]: a message is one packet of a `SOCK_SEQPACKET` socket, and
 //! each resource is a descriptor. `p4shield vmm` carries messages on into a virtual machine

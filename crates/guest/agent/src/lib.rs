@@ -1,5 +1,14 @@
 //! The user VM's side: collectors, the publisher of in-VM information, and the auditor.
 //!
+//! | question | module |
+//! |---|---|
+//! | what a VM knows about itself | [`collect`] |
+//! | how the P4 VM reads it: sealed snapshots on the info page | `publish`, [`page`] |
+//! | keys by handshake, and their rotation | `handshake`; `publish` and `auditor::keys` change over |
+//! | packets as the VM sees them | [`tap`] |
+//! | packets against the execution log | `auditor` runs it, [`audit`] compares (`rekey` across a rotation) |
+//! | the socket of `p4shield agent status` | [`control`] |
+//!
 //! Modules with `unsafe`: `page::memory` and `tap::ring`, which map memory that the host or the kernel
 //! shares, and `tap::link`, which attaches the tap.
 

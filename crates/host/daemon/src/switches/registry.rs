@@ -385,8 +385,9 @@ impl SwitchRegistry {
 impl SwitchRecord {
     fn status(&self, roles: &PortRoles) -> SwitchStatus {
         let (mut bypasses, unmediated, mut notes) = by_kind(&self.remarks);
+        // What a library does not mediate of no port that it knows passes the programs by.
+        bypasses.extend(unmediated);
         bypasses.extend(roles.bypass(&self.peer.application));
-        notes.extend(unmediated);
         notes.extend(other_release(&self.peer.release));
         // By port: lanes of each side, and lanes that are zero-copy.
         let mut lanes: HashMap<PortId, ([usize; 2], usize)> = HashMap::new();

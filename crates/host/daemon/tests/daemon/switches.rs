@@ -304,6 +304,7 @@ fn ports_in_status() {
     let spare = switch.session.port_up(PortInfo { name: "spare\u{1b}[2J".into(), ..PortInfo::default() });
     switch.session.notify(Some(spare), Notice::Unmediated("it has no receive callbacks".into()));
     switch.session.notify(None, Notice::Bypass("flows are offloaded".into()));
+    switch.session.notify(None, Notice::Unmediated("a socket is not mediated".into()));
     switch.is_served();
     wait_for("ports", || {
         status(&fixture).switches.first().is_some_and(|s| s.ports.len() == 2 && s.ports[1].why.is_some())
@@ -312,13 +313,13 @@ fn ports_in_status() {
     assert_eq!((now.attachment.as_str(), now.placement.as_str()), ("dpdk", "p4vm"));
     let shown = &now.switches[0];
     assert_eq!((shown.kind.as_str(), shown.application.as_str()), ("dpdk", "test-switch"));
-    assert_eq!(shown.bypasses, ["flows are offloaded"]);
+    assert_eq!(shown.bypasses, ["flows are offloaded", "a socket is not mediated"]);
     let (port, spare) = (&shown.ports[0], &shown.ports[1]);
     assert_eq!((port.role.as_str(), port.mediated, port.queues, port.number), ("uplink", true, 2, 3));
     assert_eq!((spare.role.as_str(), spare.mediated), ("shared", false));
     assert!(!spare.name.contains('\u{1b}'), "control characters of a switch do not reach a terminal");
-    for part in ["no receive callbacks", "flows are offloaded"] {
-        assert!(now.advice.iter().any(|a| a.contains(part)), "{part}: {:?}", now.advice);
+    for part in ["no receive callbacks", "flows are offloaded", "a socket is not mediated"] {
+        assert!(now.problems.iter().any(|p| p.text.contains(part)), "{part}: {:?}", now.problems);
     }
     let metrics = api::metrics(&fixture.at("daemon.sock")).unwrap();
     assert!(metrics.contains("p4shield_bypasses{"), "{metrics}");

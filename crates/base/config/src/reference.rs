@@ -181,7 +181,7 @@ const MACHINE: &[Key] = &[
          here."),
     key("processors", "integer", Value("2"), Range(1, MAX_PROCESSORS as u64), ALL,
         "The processors of each virtual machine. One of them judges packets."),
-    key("firmware", "path", Absent("`/usr/share/ovmf/OVMF.amdsev.fd` or `OVMF.inteltdx.ms.fd` there"),
+    key("firmware", "path", Absent("`/usr/share/ovmf/OVMF.amdsev.fd` or `OVMF.fd` there"),
         PATH, ALL, "The firmware that a `tee` measures."),
     key("processor", "string", Absent("`EPYC-v4`"), Text("one of QEMU's EPYC models"), ALL,
         "QEMU's model of the processor with `tee = \"sev-snp\"`, which measures it."),

@@ -48,7 +48,7 @@ pub enum MeasureError {
     /// The firmware is none for TDX.
     #[error(
         "{}: {what} (byte {at:#x}); use firmware with which QEMU starts TDX machines, such as \
-         OVMF.inteltdx.ms.fd of the package ovmf-inteltdx",
+         OVMF.fd of the package ovmf-generic",
         path.display()
     )]
     Tdvf {

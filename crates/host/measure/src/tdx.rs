@@ -113,7 +113,7 @@ pub fn mrtd(firmware: &Path) -> Result<Measurement, MeasureError> {
 
 fn read(firmware: &Path) -> Result<Vec<u8>, MeasureError> {
     let path = || firmware.to_owned();
-    let read = |source| MeasureError::Read { path: path(), package: "ovmf-inteltdx", source };
+    let read = |source| MeasureError::Read { path: path(), package: "ovmf-generic", source };
     let size = std::fs::metadata(firmware).map_err(read)?.len();
     if !FIRMWARE.contains(&size) || !size.is_multiple_of(PAGE) {
         let what = "the size is no firmware's";

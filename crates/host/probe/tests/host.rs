@@ -87,7 +87,7 @@ fn each_thing_that_tdx_lacks_is_named_in_turn() {
     missing(&machine, "QEMU is 10.0.0");
     let newer = Machine::new("10.1.0");
     machine.host.qemu = newer.host.qemu.clone();
-    missing(&machine, "ovmf-inteltdx");
+    missing(&machine, "ovmf-generic");
     machine.host.firmware = Some(machine.folder.path().join("own.fd"));
     missing(&machine, "own.fd");
     std::fs::write(machine.folder.path().join("own.fd"), "").unwrap();

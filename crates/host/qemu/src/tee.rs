@@ -40,12 +40,13 @@ impl Tee {
     }
 
     /// Returns Debian's firmware for such machines, and its package. A machine without a TEE needs none.
+    /// `OVMF.inteltdx.ms.fd` would boot only what Microsoft's keys verify, and no kernel of Debian's.
     #[must_use]
     pub const fn firmware(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::None => None,
             Self::SevSnp => Some(("/usr/share/ovmf/OVMF.amdsev.fd", "ovmf-amdsev")),
-            Self::Tdx => Some(("/usr/share/ovmf/OVMF.inteltdx.ms.fd", "ovmf-inteltdx")),
+            Self::Tdx => Some(("/usr/share/ovmf/OVMF.fd", "ovmf-generic")),
         }
     }
 }

@@ -102,7 +102,7 @@ mod tests {
         let firmware = match guest.tee() {
             Tee::None => None,
             Tee::SevSnp => Some(Path::new("/usr/share/ovmf/OVMF.amdsev.fd")),
-            Tee::Tdx => Some(Path::new("/usr/share/ovmf/OVMF.inteltdx.ms.fd")),
+            Tee::Tdx => Some(Path::new("/usr/share/ovmf/OVMF.fd")),
         };
         let version = guest.tee().first_qemu();
         let (memory, processors) = (512 << 20, 2);

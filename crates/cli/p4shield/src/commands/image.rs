@@ -104,7 +104,7 @@ struct Measure {
     /// The TEE, sev-snp or tdx: `tee` of the configuration
     #[arg(long, default_value = "sev-snp")]
     tee: Tee,
-    /// The firmware; default: the one of Debian's package ovmf-amdsev or ovmf-inteltdx
+    /// The firmware; default: the one of Debian's package ovmf-amdsev or ovmf-generic
     #[arg(long, value_name = "FILE")]
     firmware: Option<PathBuf>,
     /// The number of processors, for SEV-SNP: `processors` of the configuration; default: 2

@@ -88,6 +88,13 @@ fn with_remedy(key: &str, finding: &Finding) -> String {
     format!("{key}: {}{remedy}", finding.found)
 }
 
+/// Returns why the registers of TDX would not cover what the image's kernel gets from the host.
+fn kernel_problem(machine: &Machine) -> Option<String> {
+    // An image that cannot be opened is a problem of its own.
+    let image = Image::open(&machine.image).ok()?;
+    p4shield_measure::rtmr1(&image.kernel).err().map(|e| format!("tee: {}", chain(&e)))
+}
+
 /// Returns why QEMU starts no machines with this TEE.
 fn tee_problem<'m>(
     machine: &'m Machine,
@@ -116,9 +123,12 @@ fn tee_problem<'m>(
     if let Err(e) = options(&request) {
         return Some((machine.qemu.as_path(), format!("tee: {}", chain(&e))));
     }
+    if let Some(why) = (tee == Tee::Tdx).then(|| kernel_problem(machine)).flatten() {
+        return Some((machine.image.as_path(), why));
+    }
     let firmware = firmware?;
     if !firmware.is_file() {
-        let packages = "install the package ovmf-amdsev or ovmf-inteltdx, or set `firmware` to its path";
+        let packages = "install the package ovmf-amdsev or ovmf-generic, or set `firmware` to its path";
         return Some((firmware, format!("firmware: {} is missing; {packages}", firmware.display())));
     }
     let host = Host { firmware: Some(firmware.to_owned()), ..host.clone() };
@@ -147,12 +157,19 @@ mod tests {
             program[..20]
                 .copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 62, 0]);
             program[52] = 64;
+            std::fs::write(world.at("program"), program).unwrap();
+            world.image("");
+            world
+        }
+
+        /// Makes an image with a kernel of this version.
+        fn image(&self, version: &str) {
             let mut kernel = vec![0; 4096];
             kernel[0x202..0x206].copy_from_slice(b"HdrS");
-            std::fs::write(world.at("program"), program).unwrap();
-            std::fs::write(world.at("kernel"), kernel).unwrap();
-            p4shield_image::build(&world.at("program"), &world.at("kernel"), &world.at("image")).unwrap();
-            world
+            kernel[0x20e] = 0x40;
+            kernel[0x240..0x240 + version.len()].copy_from_slice(version.as_bytes());
+            std::fs::write(self.at("kernel"), kernel).unwrap();
+            p4shield_image::build(&self.at("program"), &self.at("kernel"), &self.at("image")).unwrap();
         }
 
         fn at(&self, path: &str) -> std::path::PathBuf {
@@ -264,5 +281,17 @@ mod tests {
         expected("", "OVMF.fd is missing; install the package ovmf-amdsev");
         world.write("OVMF.fd", "");
         expected("", "tee: the processor has no SEV-SNP");
+    }
+
+    #[test]
+    fn a_kernel_that_tdx_does_not_cover_is_reported() {
+        let world = World::new();
+        world.qemu("10.1.0", DEVICES);
+        std::fs::remove_dir_all(world.at("image")).unwrap();
+        world.image("6.1.0-50-amd64");
+        world.reports("", "tee = \"tdx\"", &["tee: ", "vmlinuz", "6.1", "Linux 6.9 or later"]);
+        std::fs::remove_dir_all(world.at("image")).unwrap();
+        world.image("6.12.1");
+        world.reports("", "tee = \"tdx\"", &["tee: ", "no EFI stub is there"]);
     }
 }

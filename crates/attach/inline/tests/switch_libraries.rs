@@ -9,8 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates that must not be part of a preloaded library; those of Cranelift are more.
-const HEAVY: [&str; 7] =
-    ["prevail", "p4shield_bpf", "p4shield_runtime", "p4shield_p4", "landlock", "seccompiler", "caps"];
+const HEAVY: [&str; 9] = [
+    "prevail",
+    "p4shield_bpf",
+    "p4shield_runtime",
+    "p4shield_p4",
+    "p4shield_attest",
+    "p4shield_stf",
+    "landlock",
+    "seccompiler",
+    "caps",
+];
 /// The most bytes of code and read-only data of a preloaded library.
 const MAX_BYTES: u64 = 1_650_000;
 

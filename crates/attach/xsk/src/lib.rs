@@ -33,8 +33,8 @@
 //! # Promises
 //!
 //! * A call on a descriptor that is not an AF_XDP socket costs one or two loads.
-//! * If packets cannot be mediated, the application's call fails and the log gives the reason: no packet
-//!   bypasses the mediator.
+//! * If packets cannot be mediated, the application's call fails and the log gives the reason. Only if every
+//!   tenant's `fail` is `pass`, packets may bypass the mediator: log and status say so.
 //! * No call waits for a P4 VM or for the daemon.
 //! * A forked child's calls go straight to libc; it can open no AF_XDP socket.
 //!

@@ -8,10 +8,10 @@
 //!
 //! The server's thread records what libraries report (`registry`) and never blocks. Each tenant's supervisor
 //! sends the tenant's channels, and a thread of its own sends the roles of ports (`roles`). A switch that
-//! does not read its socket therefore delays others for a bounded time only. A port is not mediated if its
-//! library says so, if the switch uses none of its queues (`registry`), or for a reason that `roles` finds in
-//! Open vSwitch's database; `status` shows it. Sockets that a library does not mediate belong to no port, and
-//! are ways for packets to bypass the programs.
+//! does not read its socket therefore delays others for a bounded time only. A port is not mediated if the
+//! switch uses none of its queues, or if its library says so (`registry`); `status` shows it. What `roles`
+//! finds in Open vSwitch's database are problems of their own. Sockets that a library does not mediate belong
+//! to no port, and are ways for packets to bypass the programs.
 
 mod absent;
 mod pending;

@@ -16,9 +16,10 @@ help: ## Show this text
 setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
 
-build: setup ## Build the release binary, the libraries that switches load, and the program of virtual machines
+build: setup ## Build the release binary, the libraries that switches load, and the programs of virtual machines
 	cargo build --release --locked $(PRODUCT)
-	scripts/p4vm.sh "$(RELEASE)/static"
+	scripts/static.sh p4vm "$(RELEASE)/static"
+	scripts/static.sh switchvm "$(RELEASE)/static"
 
 # One call of cargo for both: separate ones would compile the crates that they share with different features.
 build-dev: setup
@@ -27,7 +28,8 @@ build-dev: setup
 
 dist: setup ## Build what `make install` and `make deb` install
 	cargo build --profile dist --locked $(PRODUCT)
-	scripts/p4vm.sh "$(DIST)/static" dist
+	scripts/static.sh p4vm "$(DIST)/static" dist
+	scripts/static.sh switchvm "$(DIST)/static" dist
 
 demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm")
 	@echo "make: running the demonstration"

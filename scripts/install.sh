@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh BINARY [DESTDIR]: installs binary, libraries for switches and the program of virtual machines (built beside
+# install.sh BINARY [DESTDIR]: installs binary, libraries for switches and the programs of virtual machines (built beside
 # it), completions, man pages, documents, examples and the systemd units below DESTDIR/usr/local, with a list of all files for uninstall.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 install -Dm755 "$binary" "$stage/bin/p4shield"
 install -Dm644 -t "$stage/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline,ethdev}.so
-install -Dm755 "$(dirname "$binary")/static/p4vm" "$stage/lib/p4shield/p4vm"
+install -Dm755 -t "$stage/lib/p4shield" "$(dirname "$binary")"/static/{p4vm,switchvm}
 "$binary" man "$stage/share/man/man1"
 mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
   "$stage/share/fish/vendor_completions.d"

@@ -1,6 +1,6 @@
 # Executes the steps of a page of docs/tutorials in one shell, as a reader does. Run by tutorial.rs, which has written
 # each step's commands to $FOLDER/steps/N, and N.expected if the page shows what it prints.
-# Wants: $P4SHIELD, the binary; $P4VM, the program of virtual machines; $LIBRARIES, the folder of the libraries; $SOURCE, the source folder; $FOLDER.
+# Wants: $P4SHIELD, the binary; $P4VM and $SWITCHVM, the programs of virtual machines; $LIBRARIES, the folder of the libraries; $SOURCE, the source folder; $FOLDER.
 set -eu
 . "$SOURCE/crates/cli/p4shield/tests/copy.sh"
 ip link set lo up
@@ -10,6 +10,7 @@ make() {
   [ "$*" = install ] || return 1
   mkdir "$FOLDER/built" && cp "$P4SHIELD" "$LIBRARIES"/libp4shield_{dpdk,xsk,inline,ethdev}.so "$FOLDER/built/"
   install -D "$P4VM" "$FOLDER/built/static/p4vm"
+  install -D "$SWITCHVM" "$FOLDER/built/static/switchvm"
   scripts/install.sh "$FOLDER/built/p4shield"
 }
 # Replaces what differs between machines.

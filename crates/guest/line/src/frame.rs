@@ -138,6 +138,7 @@ impl FrameReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::switch::{FromSwitch, MAX_FROM_SWITCH, MAX_TO_SWITCH, ToSwitch};
 
     fn request() -> CarriedRequest {
         let attachments = vec![
@@ -188,6 +189,7 @@ mod tests {
         let seeds = [
             encode_frame(&request(), MAX_TO_GUEST).unwrap(),
             encode_frame(&FromGuest::Reply(vec![3; 40]), MAX_FROM_GUEST).unwrap(),
+            encode_frame(&ToSwitch::Data(7, vec![5; 40]), MAX_TO_SWITCH).unwrap(),
         ];
         p4shield_testbed::campaign(&seeds, |bytes| {
             let mut reader = FrameReader::new(MAX_FROM_GUEST);
@@ -196,6 +198,12 @@ mod tests {
             let mut reader = FrameReader::new(MAX_TO_GUEST);
             reader.extend(bytes);
             while let Ok(Some(_)) = reader.take::<CarriedRequest>() {}
+            let mut reader = FrameReader::new(MAX_FROM_SWITCH);
+            reader.extend(bytes);
+            while let Ok(Some(_)) = reader.take::<FromSwitch>() {}
+            let mut reader = FrameReader::new(MAX_TO_SWITCH);
+            reader.extend(bytes);
+            while let Ok(Some(_)) = reader.take::<ToSwitch>() {}
         });
     }
 }

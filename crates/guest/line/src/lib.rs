@@ -1,4 +1,4 @@
-//! The serial lines between the host and a P4 VM in a virtual machine.
+//! The serial lines between the host and a P4 VM, or a P4 switch ([`switch`]), in a virtual machine.
 //!
 //! One line carries control messages as frames ([`CarriedRequest`], [`FromGuest`]), the other one the
 //! rings of doorbells ([`Rings`]). Serial lines need no module of the guest's kernel, so that the guest's
@@ -7,6 +7,7 @@
 
 mod frame;
 mod rings;
+pub mod switch;
 
 pub use frame::{
     Attachment, CARRIED_VERSION, CarriedRequest, FrameError, FrameReader, FromGuest, MAX_FROM_GUEST,

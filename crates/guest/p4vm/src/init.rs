@@ -4,13 +4,11 @@ use crate::Options;
 use crate::evidence;
 use crate::messages::{Busy, Messages};
 use crate::terminal;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use p4shield_control::Socket;
 use p4shield_line::Rings;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::mount::{MountFlags, mount};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use rustix::system::{RebootCommand, reboot};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -21,12 +19,9 @@ const RINGS: u8 = 2;
 
 /// Runs the machine, which ends with the runtime. Returns only an error.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ensure!(
-        rustix::process::getpid().is_init(),
-        "p4vm is the first process of a virtual machine; `p4shield run` starts one for a tenant with \
-         compartment = \"vm\""
-    );
-    mount_all()?;
+    p4shield_boot::check_first()
+        .context("`p4shield run` starts a machine for a tenant with compartment = \"vm\"")?;
+    p4shield_boot::mount_all()?;
     let messages = terminal::open(MESSAGES)?;
     let rings = Rings::start(terminal::open(RINGS)?).context("cannot start a thread")?;
     let (runtime, theirs) = Socket::pair()?;
@@ -46,21 +41,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     wait_for_children();
     let _last_reply = busy.lock();
     power_off();
-    Ok(())
-}
-
-/// Mounts the kernel's file systems.
-fn mount_all() -> anyhow::Result<()> {
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
-        match mount(kind, at, kind, flags, None) {
-            // The kernel may have mounted it.
-            Ok(()) | Err(Errno::BUSY) => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot mount {kind} at {at}")),
-        }
-    }
-    // Where the kernel offers reports of a TEE. Without one it may lack it.
-    let _ = mount("configfs", "/sys/kernel/config", "configfs", flags, None);
     Ok(())
 }
 
@@ -112,7 +92,6 @@ fn wait_for_children() {
 
 /// Ends the machine.
 fn power_off() {
-    if let Err(error) = reboot(RebootCommand::PowerOff) {
-        crate::report(&anyhow::Error::new(error).context("cannot power off"));
-    }
+    let error = p4shield_boot::power_off();
+    crate::report(&anyhow::Error::new(error).context("cannot power off"));
 }

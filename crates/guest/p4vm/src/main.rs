@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
-mod clock;
 mod evidence;
 mod init;
 mod messages;

@@ -1,8 +1,8 @@
 //! The line of control messages: requests from the host, and the runtime's replies.
 
 use crate::attachment;
-use crate::clock;
 use anyhow::{Context, bail};
+use p4shield_boot::follow_clock;
 use p4shield_control::{Envelope, Reply, Request, Resources, Socket, SocketError, Transport, decode, encode};
 use p4shield_line::{
     CARRIED_VERSION, CarriedRequest, FrameReader, FromGuest, MAX_FROM_GUEST, MAX_TO_GUEST, Rings,
@@ -54,7 +54,7 @@ impl Messages {
 
     /// Has the runtime execute a request. What cannot be attached is refused here.
     fn execute(&mut self, request: CarriedRequest) -> anyhow::Result<Vec<u8>> {
-        if let Err(error) = clock::follow(request.unix_ns) {
+        if let Err(error) = follow_clock(request.unix_ns) {
             crate::report(&anyhow::Error::new(error).context("cannot set the clock"));
         }
         let attachments = request.attachments.into_iter();

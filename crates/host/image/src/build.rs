@@ -1,8 +1,9 @@
 //! Building of images.
 
+use crate::Archive;
 use crate::error::{ImageError, Operation};
 use crate::manifest::{INITRAMFS, KERNEL, MANIFEST, Manifest};
-use crate::{Archive, COMMAND_LINE};
+use crate::modules::{OF_SWITCHES, folder_of, read_modules};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Architecture, Object};
 use std::path::Path;
@@ -16,14 +17,46 @@ const BOOT_MAGIC: usize = 0x202;
 /// # Errors
 /// The program is not static, the kernel is none, or a file cannot be read or written.
 pub fn build(program: &Path, kernel: &Path, folder: &Path) -> Result<Manifest, ImageError> {
+    build_with(program, kernel, |_| Ok(Vec::new()), folder)
+}
+
+/// As [`build`], for P4 switches: with the modules of the kernel that network devices need, from `modules` or
+/// `/lib/modules`.
+///
+/// # Errors
+/// As [`build`]; or a module is missing.
+pub fn build_switch(
+    program: &Path,
+    kernel: &Path,
+    modules: Option<&Path>,
+    folder: &Path,
+) -> Result<Manifest, ImageError> {
+    let read = |bytes: &[u8]| match modules {
+        Some(modules) => read_modules(modules, &OF_SWITCHES),
+        None => read_modules(&folder_of(kernel, bytes)?, &OF_SWITCHES),
+    };
+    build_with(program, kernel, read, folder)
+}
+
+/// The modules of an image: their names in it, and their contents.
+type Modules = Vec<(String, Vec<u8>)>;
+
+fn build_with(
+    program: &Path,
+    kernel: &Path,
+    modules: impl FnOnce(&[u8]) -> Result<Modules, ImageError>,
+    folder: &Path,
+) -> Result<Manifest, ImageError> {
     let program_bytes = std::fs::read(program).map_err(ImageError::file(Operation::Read, program))?;
     let kernel_bytes = std::fs::read(kernel).map_err(ImageError::file(Operation::Read, kernel))?;
     check_program(program, &program_bytes)?;
     if kernel_bytes.get(BOOT_MAGIC..BOOT_MAGIC + 4) != Some(b"HdrS") {
         return Err(ImageError::NotAKernel { path: kernel.to_owned() });
     }
-    let initramfs = initramfs(&program_bytes);
-    let manifest = Manifest::new(&kernel_bytes, &initramfs, &program_bytes, COMMAND_LINE);
+    let modules = modules(&kernel_bytes)?;
+    let initramfs = initramfs(&program_bytes, &modules);
+    let names = modules.into_iter().map(|(name, _)| name).collect();
+    let manifest = Manifest::new(&kernel_bytes, &initramfs, &program_bytes, names);
     std::fs::create_dir_all(folder).map_err(ImageError::file(Operation::Create, folder))?;
     let mut text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
     text.push('\n');
@@ -34,11 +67,18 @@ pub fn build(program: &Path, kernel: &Path, folder: &Path) -> Result<Manifest, I
 }
 
 /// Returns the archive of the initial file system: the program, the places where it mounts the kernel's file
-/// systems, and its standard output.
-fn initramfs(program: &[u8]) -> Vec<u8> {
+/// systems, its standard output, and the modules, with a place for a socket.
+fn initramfs(program: &[u8], modules: &Modules) -> Vec<u8> {
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys"] {
         archive.folder(folder);
+    }
+    if !modules.is_empty() {
+        archive.folder("run");
+    }
+    // They are loaded in the order of their names.
+    for (n, (name, bytes)) in modules.iter().enumerate() {
+        archive.file(&format!("modules/{n:02}-{name}.ko"), bytes);
     }
     archive.character_device("dev/console", (5, 1));
     archive.file("init", program);

@@ -51,6 +51,30 @@ pub enum ImageError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A kernel module of a switch's image is missing.
+    #[error(
+        "{} has no module {name}; install the package of the kernel, or name the folder of its modules with \
+         --modules",
+        folder.display()
+    )]
+    NoModule {
+        /// The module.
+        name: String,
+        /// The folder of the kernel's modules.
+        folder: PathBuf,
+    },
+    /// The image is one for another kind of machine.
+    #[error("{} is an image of {is}; build one of {due}: `p4shield image build{option}`", folder.display())]
+    OtherKind {
+        /// The image's folder.
+        folder: PathBuf,
+        /// The machines that it is for.
+        is: &'static str,
+        /// The machines that it has to be for.
+        due: &'static str,
+        /// The option with which such an image is built.
+        option: &'static str,
+    },
     /// The manifest is invalid.
     #[error("{} is not the manifest of an image; build it with `p4shield image build`", path.display())]
     Manifest {

@@ -1,5 +1,5 @@
-//! The image of P4 VMs in virtual machines: the distribution's kernel, and an initial file system that
-//! holds one static program and nothing else.
+//! The images of P4 VMs and P4 switches in virtual machines: the distribution's kernel, and an initial file
+//! system that holds one static program and, for a switch, the kernel's modules of network devices.
 //!
 //! [`build`] is reproducible: the same kernel and program give the same bytes, wherever and whenever. An
 //! image is a folder of three files: `vmlinuz`, `initramfs` and `manifest.json` with their digests.
@@ -11,12 +11,14 @@ mod build;
 mod error;
 mod kernel;
 mod manifest;
+mod modules;
 
 pub use archive::Archive;
-pub use build::build;
+pub use build::{build, build_switch};
 pub use error::{ImageError, Operation};
 pub use kernel::installed_kernel;
 pub use manifest::{Image, Manifest};
+pub use modules::read_modules;
 
 /// The kernel's command line. The machine ends when the kernel or the P4 VM's program fails (`panic`).
 /// `no_timer_check`: an emulated timer on a loaded machine may miss the ticks that the kernel waits for.

@@ -1,5 +1,6 @@
 //! What an image consists of.
 
+use crate::COMMAND_LINE;
 use crate::error::{ImageError, Operation};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -26,19 +27,23 @@ pub struct Manifest {
     pub program: String,
     /// The kernel's command line.
     pub command_line: String,
+    /// The kernel modules in the initial file system, which an image of a P4 switch has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
 }
 
 impl Manifest {
     /// Returns the manifest of an image.
-    pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], command_line: &str) -> Self {
-        let digests = [kernel, initramfs, command_line.as_bytes()].map(Sha256::digest);
+    pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], modules: Vec<String>) -> Self {
+        let digests = [kernel, initramfs, COMMAND_LINE.as_bytes()].map(Sha256::digest);
         let image = hex::encode(Sha256::digest(digests.concat()));
         Self {
             image,
             kernel: hex::encode(digests[0]),
             initramfs: hex::encode(digests[1]),
             program: hex::encode(Sha256::digest(program)),
-            command_line: command_line.to_owned(),
+            command_line: COMMAND_LINE.to_owned(),
+            modules,
         }
     }
 }
@@ -55,6 +60,33 @@ pub struct Image {
 }
 
 impl Image {
+    /// Opens the image of P4 VMs in a folder and compares its files with the manifest.
+    ///
+    /// # Errors
+    /// There is none, or a file is another; or it is one of P4 switches.
+    pub fn of_p4vms(folder: &Path) -> Result<Self, ImageError> {
+        Self::of_kind(folder, false, ["P4 switches", "P4 VMs", ""])
+    }
+
+    /// As [`Self::of_p4vms`], for P4 switches.
+    ///
+    /// # Errors
+    /// There is none, or a file is another; or it is one of P4 VMs.
+    pub fn of_switches(folder: &Path) -> Result<Self, ImageError> {
+        Self::of_kind(folder, true, ["P4 VMs", "P4 switches", " --switch"])
+    }
+
+    /// Opens an image that has modules or none. Otherwise `words` say what it is, what is due, and the option
+    /// to build that.
+    fn of_kind(folder: &Path, has_modules: bool, words: [&'static str; 3]) -> Result<Self, ImageError> {
+        let image = Self::open(folder)?;
+        let [is, due, option] = words;
+        if image.manifest.modules.is_empty() == has_modules {
+            return Err(ImageError::OtherKind { folder: folder.to_owned(), is, due, option });
+        }
+        Ok(image)
+    }
+
     /// Opens the image in a folder and compares its files with the manifest.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::surroundings::compartment_user;
 use p4shield_abi::Direction;
 use p4shield_channel::{Doorbell, Requester, create_channel};
 use p4shield_compartment::{Compartment, Launcher as _, P4VmCommand, Processes};
-use p4shield_config::{DEFAULT_MEMORY, Tee};
+use p4shield_config::{DEFAULT_MEMORY, Machine, Tee};
 use p4shield_control::{
     ClientError, Hello, MAX_VALUES, Measure, PROTOCOL_VERSION, ProgramSlot, Request, Resources,
 };
@@ -32,6 +32,8 @@ const BUDGET: u64 = 1 << 20;
 pub struct FunctionsConfig {
     /// The binary, started as `BINARY p4vm ...`.
     pub binary: PathBuf,
+    /// The virtual machine in which they run; `None`: a process.
+    pub machine: Option<FunctionsMachine>,
     /// The objects: the compartment's program, and those of the functions.
     pub objects: Vec<Vec<u8>>,
     /// Bytes of the longest message to them.
@@ -45,6 +47,26 @@ pub struct FunctionsConfig {
     pub deadline: Duration,
     /// The fate of packets without an answer.
     pub fail: CallFail,
+}
+
+/// The virtual machine of functions.
+#[derive(Clone, Debug)]
+pub struct FunctionsMachine {
+    /// The folder of the image.
+    pub image: PathBuf,
+    /// QEMU's program.
+    pub qemu: PathBuf,
+    /// QEMU's name of the accelerator; `None`: the best that works.
+    pub accelerator: Option<&'static str>,
+}
+
+impl FunctionsMachine {
+    fn machine(&self) -> Machine {
+        let (image, qemu, accelerator) = (self.image.clone(), self.qemu.clone(), self.accelerator);
+        // One of them answers calls.
+        let processors = 2;
+        Machine { image, qemu, accelerator, processors, firmware: None, processor: None, quote_service: None }
+    }
 }
 
 /// A P4 VM with functions, and a channel to it for each packet thread.
@@ -125,7 +147,7 @@ fn launch(config: &FunctionsConfig) -> Result<Box<dyn Compartment>, String> {
         cpu: None,
         busy: false,
         delay: Duration::ZERO,
-        machine: None,
+        machine: config.machine.as_ref().map(FunctionsMachine::machine),
         tee: Tee::None,
     };
     let hello = Hello {

@@ -7,11 +7,11 @@
 
 use crate::line::{Ask, Client, Message, Setup, Told, receive};
 use crate::opener::{Opener, OutsideWatch};
-use crate::program::{Loaded, parsed};
-use crate::run::{EntriesFile, Forwarding, Place, SwitchError, forward};
+use crate::program::{Loaded, Loader};
+use crate::run::{Place, SwitchError, forward};
 use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
+use p4shield_bpf::Object;
 use p4shield_bpf::verify::IsolatedError;
-use p4shield_bpf::{Linked, Object, Verified};
 use p4shield_control::{Measure, SandboxReport, Socket, SocketError};
 use p4shield_runtime::sandbox::seccomp::{self, Filter};
 use p4shield_runtime::sandbox::{self, Limits, SandboxError};
@@ -70,20 +70,13 @@ pub enum InsideError {
     Setup(#[source] io::Error),
 }
 
-/// Proves that a program is safe.
-pub type Prove<'a> = dyn FnMut(Linked) -> Result<Verified, String> + 'a;
-
 /// Becomes the compartment of a switch, and the switch, until the process outside ends it or `stop` is set.
-/// `load` loads a program from its objects. Must be called while the process has one thread; returns in
+/// Must be called while the process has one thread; returns in
 /// another process than the calling one (see [`sandbox::enter`]).
 ///
 /// # Errors
 /// [`InsideError`]. The process outside hears why a switch does not start.
-pub fn serve(
-    options: &InsideOptions,
-    stop: &Arc<AtomicBool>,
-    load: impl Fn(&str, &[Object], &mut Prove<'_>) -> Result<Loaded, String> + Send + Sync + 'static,
-) -> Result<(), InsideError> {
+pub fn serve(options: &InsideOptions, stop: &Arc<AtomicBool>) -> Result<(), InsideError> {
     let own = |fd: rustix::fd::BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3);
     let no_socket = |e: rustix::io::Errno| InsideError::NoSocket(e.into());
     let control = own(rustix::stdio::stdin()).map_err(no_socket)?;
@@ -105,12 +98,7 @@ pub fn serve(
         placement: Placement::Pipeline,
         restriction,
     };
-    let verifier = Mutex::new(verifier);
-    let loader = move |name: &str, objects: &[Object]| {
-        let mut verifier = verifier.lock().unwrap_or_else(PoisonError::into_inner);
-        load(name, objects, &mut |linked| verifier.prove(linked))
-    };
-    match begin(setup, place, Box::new(loader), stop, &opener) {
+    match begin(setup, place, proving(verifier), stop, &opener) {
         Ok(()) => {}
         Err(error) => opener.say(&told(&error)),
     }
@@ -187,27 +175,23 @@ fn contents(file: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Loads programs that a verifier proves.
+pub(crate) fn proving(verifier: Verifier) -> Box<Loader> {
+    let verifier = Mutex::new(verifier);
+    Box::new(move |name: &str, objects: &[Object]| {
+        let mut verifier = verifier.lock().unwrap_or_else(PoisonError::into_inner);
+        Loaded::proven(name, objects, |linked| verifier.prove(linked))
+    })
+}
+
 fn begin(
     setup: Setup,
     place: Place<Clients>,
-    loader: Box<crate::program::Loader>,
+    loader: Box<Loader>,
     stop: &AtomicBool,
     opener: &Opener,
 ) -> Result<(), SwitchError> {
-    let refused = SwitchError::Refused;
-    let objects = parsed(&setup.program, &setup.objects).map_err(refused)?;
-    let loaded = loader(&setup.program, &objects).map_err(refused)?;
-    let entries = setup.entries.into_iter().map(|(name, format, text)| EntriesFile { name, format, text });
-    let forwarding = Forwarding {
-        ports: setup.ports,
-        threads: setup.threads,
-        dpdk_options: None,
-        dpdk_library: None,
-        entries: entries.collect(),
-        loader,
-        traced: setup.traced.and_then(|objects| parsed(&setup.program, &objects)),
-        functions: None,
-    };
+    let (forwarding, loaded) = setup.forwarding(loader)?;
     forward(forwarding, place, loaded, stop, || opener.say(&Ask::Ready))
 }
 

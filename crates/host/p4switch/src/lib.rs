@@ -38,6 +38,10 @@
 //! | `outside` | placement `pipeline`: the process that opens ports and admits clients |
 //! | `permit` | what an operator permits such a switch: further interfaces |
 //! | `inside` | the compartment, in which the switch is |
+//! | `machine` | placement `pipeline` in a virtual machine: the process that starts it |
+//! | `relay` | passes the bytes of clients on to that machine |
+//! | `guest` | the switch in that machine |
+//! | `log_copy` | copies a compartment's log |
 //! | `opener` | what the compartment asks the process outside for |
 //! | `line` | the messages between them |
 //! | `crew` | the round of each packet thread, and those beside the first |
@@ -59,11 +63,14 @@ mod crew;
 mod desk;
 mod digest;
 mod functions;
+mod guest;
 mod hold;
 mod inside;
 mod keeper;
 mod line;
 mod load;
+mod log_copy;
+mod machine;
 mod metrics;
 mod names;
 mod noting;
@@ -79,16 +86,19 @@ mod reader;
 mod record;
 mod recorded;
 mod recorder;
+mod relay;
 mod run;
 mod spread;
 mod surroundings;
 mod write;
 
-pub use apart::{Apart, FunctionsConfig};
-pub use inside::{InsideError, InsideOptions, Prove, serve};
+pub use apart::{Apart, FunctionsConfig, FunctionsMachine};
+pub use guest::{Guest, run_in_guest};
+pub use inside::{InsideError, InsideOptions, serve};
 pub use line::{Setup, fuzz_line};
+pub use machine::{Machine, run_in_machine};
 pub use outside::{Launch, run_in_compartment};
 pub use p4shield_io::ports::CONTROLLER;
-pub use program::{Again, Loaded, Loader, Traced};
+pub use program::{Again, Loaded, Loader, Traced, Unloadable};
 pub use run::{Config, EntriesFile, SwitchError, run};
 pub use surroundings::Placement;

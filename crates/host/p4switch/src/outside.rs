@@ -13,14 +13,15 @@
 //! request. If either process ends, so does the other, and the ports are released.
 
 use crate::line::{Ask, Client, Message, Seen, Setup, Told, receive, send};
+use crate::log_copy::copy_lines;
 use crate::permit::{Permitted, beside};
-use crate::run::{SwitchError, check, listen_for_metrics, listen_on};
+use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
 use p4shield_compartment::LocalProcess;
 use p4shield_control::{Measure, SandboxReport, Socket};
 use p4shield_io::afxdp::handed::{self, Held};
 use p4shield_io::afxdp::{AfxdpConfig, Watch};
-use p4shield_io::ports::{self, CONTROLLER, DPDK, PCAP};
+use p4shield_io::ports::{self, CONTROLLER};
 use p4shield_socket::{Entrance as _, Listener, Server, Visitor};
 use p4shield_switch::Share;
 use p4shield_text::{chain, printable};
@@ -28,12 +29,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time for a process to give up its privileges.
 const START: Duration = Duration::from_secs(30);
@@ -43,10 +44,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 /// The variable with the level of the log.
 const LOG_LEVEL: &str = "P4SHIELD_LOG";
-/// Most lines of the switch's log in a second.
-const MAX_LINES: u32 = 100;
-/// Longest line of the switch's log, in bytes.
-const MAX_LINE: u64 = 4096;
 
 /// How a compartment is started.
 #[derive(Clone, Debug)]
@@ -70,8 +67,7 @@ pub fn run_in_compartment(
     stop: &AtomicBool,
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
-    check(&setup.ports, setup.threads)?;
-    setup.ports.iter().try_for_each(|(number, name)| fits(*number, name))?;
+    check_inside(&setup.ports, setup.threads)?;
     let listener = listen_on(&launch.socket)?;
     let permits = listen_on(&beside(&launch.socket))?;
     let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);
@@ -98,16 +94,6 @@ pub fn run_in_compartment(
     };
     outside.tell_setup(setup, metrics.as_ref())?;
     outside.serve_until(process, stop, ready)
-}
-
-/// Returns an error for a port that needs what no compartment has.
-fn fits(number: u16, name: &str) -> Result<(), SwitchError> {
-    let needs = match name {
-        name if name.starts_with(DPDK) => "files of devices and of huge pages",
-        name if name.starts_with(PCAP) => "files to read and write",
-        _ => return Ok(()),
-    };
-    Err(SwitchError::NotInside { number, name: name.to_owned(), needs })
 }
 
 fn broken(error: impl Into<io::Error>) -> SwitchError {
@@ -156,29 +142,6 @@ fn entered(started: &mut Started) -> Result<(LocalProcess, SandboxReport), Switc
     };
     let process = LocalProcess::child(pid, None).map_err(|e| broken(io::Error::other(e)))?;
     Ok((process, report))
-}
-
-/// Copies the lines of the compartment's log, printable and not too many.
-fn copy_lines(log: PipeReader) {
-    let mut log = BufReader::new(log);
-    let mut line = Vec::new();
-    let (mut second, mut lines) = (Instant::now(), 0);
-    while log.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-        if second.elapsed() >= Duration::from_secs(1) {
-            (second, lines) = (Instant::now(), 0);
-        }
-        lines += 1;
-        let text = match lines {
-            ..MAX_LINES => printable(String::from_utf8_lossy(&line).trim_end_matches('\n')),
-            MAX_LINES => "p4shield: the switch logs too much; lines are left out".to_owned(),
-            _ => String::new(),
-        };
-        if !text.is_empty() {
-            // A closed standard error loses the log, and not the switch.
-            let _ = writeln!(io::stderr(), "{text}");
-        }
-        line.clear();
-    }
 }
 
 /// The things that there are to do.

@@ -1,10 +1,12 @@
 //! A program of the switch: its code for the packet thread, its names for the desk.
 
 use crate::counters::{Counters, counters};
-use p4shield_bpf::{Object, Program};
+use p4shield_abi::schema::{Architecture, Schema};
+use p4shield_bpf::{EngineOptions, LinkError, Linked, LoadError, Object, Program, Verified, link};
 use p4shield_switch::Traits;
 use p4shield_tables::trace::TracePoint;
 use p4shield_tables::{Control, Described, DescribedError};
+use p4shield_text::chain;
 
 /// The reason why threads share a program that each could have for itself.
 const RECORDED: &str = "packets are recorded";
@@ -63,7 +65,59 @@ pub struct Loaded {
     pub again: Box<Again>,
 }
 
+/// Reason why a program is not loaded, beside that it is not proven safe.
+#[derive(Debug, thiserror::Error)]
+pub enum Unloadable {
+    /// Its objects do not fit together.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// It cannot be compiled.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
 impl Loaded {
+    /// Links a program's objects, has the program verified by `prove`, and compiles it.
+    ///
+    /// # Errors
+    /// That of `prove`; or [`Unloadable`].
+    pub fn prove<E>(
+        name: &str,
+        objects: &[Object],
+        prove: impl FnOnce(Linked) -> Result<Verified, E>,
+    ) -> Result<Result<Self, Unloadable>, E> {
+        let own = objects.first();
+        let schema = own.and_then(Object::schema).map(Schema::decode);
+        let (divided, reads_queues) = own.map_or((false, false), |o| (o.is_divided(), o.reads_queues()));
+        let linked = match link(objects) {
+            Ok(linked) => linked,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
+        let verified = prove(linked)?;
+        let load = move || Program::load(&verified, &EngineOptions::default());
+        let program = match load() {
+            Ok(program) => program,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let again = Box::new(move || load().map_err(|e| e.to_string()));
+        let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
+        let described = Described { program: *program.digest(), maps, schema };
+        // A program of C code alone names no port.
+        let traits =
+            Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided, reads_queues };
+        Ok(Ok(Self { name: name.to_owned(), program, described, traits, again }))
+    }
+
+    /// As [`Self::prove`], with each reason as text.
+    pub(crate) fn proven(
+        name: &str,
+        objects: &[Object],
+        prove: impl FnOnce(Linked) -> Result<Verified, String>,
+    ) -> Result<Self, String> {
+        Self::prove(name, objects, prove)?.map_err(|error| chain(&error))
+    }
+
     /// Divides it into what the packet thread runs, and its names.
     pub(crate) fn parts(self, traced: Traced) -> (Program, Traits, Named) {
         let Self { name: file, program, described, traits, again } = self;

@@ -6,14 +6,16 @@ use crate::crew::{Crew, SLEEP, StartError, step};
 use crate::desk::Desk;
 use crate::functions::Functions;
 use crate::keeper::Keeper;
+use crate::line::Setup;
 use crate::metrics;
 use crate::noting::PacketSwitch;
 use crate::order::{Inbox, threads};
 use crate::ports::{Nudge, Port, PortList};
-use crate::program::{Loaded, Loader, Traced};
+use crate::program::{Loaded, Loader, Traced, parsed};
 use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
 use p4shield_io::afxdp::Watch;
 use p4shield_io::ports::{self, OpenPorts, PortsConfig};
+use p4shield_links::LinkError;
 use p4shield_runtime::sandbox::SandboxError;
 use p4shield_socket::{Entrance, ListenError, Listener, Server, listen};
 use p4shield_switch::{MAX_THREADS, Noted, PacketIo as _, PortError, Switch, link};
@@ -120,6 +122,17 @@ pub enum SwitchError {
         /// The things that it needs.
         needs: &'static str,
     },
+    /// A machine has no place for so many network devices.
+    #[error("{ports} interfaces as ports: a switch in a virtual machine has at most {most}")]
+    TooManyInside {
+        /// The ports.
+        ports: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// An interface cannot be a port of a machine.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// The switch in the compartment refuses the program or a file.
     #[error("{0}")]
     Refused(String),
@@ -149,6 +162,7 @@ impl SwitchError {
                 | Self::Numbers(_)
                 | Self::Entries { .. }
                 | Self::NotInside { .. }
+                | Self::TooManyInside { .. }
                 | Self::Refused(_)
         )
     }
@@ -223,6 +237,27 @@ pub(crate) struct Place<E> {
     pub(crate) restriction: Restriction,
 }
 
+impl Setup {
+    /// Returns the configuration of the switch, and its program, loaded.
+    pub(crate) fn forwarding(self, loader: Box<Loader>) -> Result<(Forwarding, Loaded), SwitchError> {
+        let refused = SwitchError::Refused;
+        let objects = parsed(&self.program, &self.objects).map_err(refused)?;
+        let loaded = loader(&self.program, &objects).map_err(refused)?;
+        let entries = self.entries.into_iter().map(|(name, format, text)| EntriesFile { name, format, text });
+        let forwarding = Forwarding {
+            ports: self.ports,
+            threads: self.threads,
+            dpdk_options: None,
+            dpdk_library: None,
+            entries: entries.collect(),
+            loader,
+            traced: self.traced.and_then(|objects| parsed(&self.program, &objects)),
+            functions: None,
+        };
+        Ok((forwarding, loaded))
+    }
+}
+
 /// Checks what needs no system call.
 pub(crate) fn check(ports: &[(u16, String)], threads: usize) -> Result<(), SwitchError> {
     if ports.is_empty() {
@@ -235,6 +270,22 @@ pub(crate) fn check(ports: &[(u16, String)], threads: usize) -> Result<(), Switc
         return Err(SwitchError::Files);
     }
     Ok(())
+}
+
+/// As [`check`], for a switch in a compartment.
+pub(crate) fn check_inside(ports: &[(u16, String)], threads: usize) -> Result<(), SwitchError> {
+    check(ports, threads)?;
+    ports.iter().try_for_each(|(number, name)| fits_inside(*number, name))
+}
+
+/// Returns an error for a port that needs what no compartment has.
+fn fits_inside(number: u16, name: &str) -> Result<(), SwitchError> {
+    let needs = match name {
+        name if name.starts_with(ports::DPDK) => "files of devices and of huge pages",
+        name if name.starts_with(ports::PCAP) => "files to read and write",
+        _ => return Ok(()),
+    };
+    Err(SwitchError::NotInside { number, name: name.to_owned(), needs })
 }
 
 fn are_files(ports: &[(u16, String)]) -> bool {

@@ -4,6 +4,7 @@
 //! while it runs: no disk, no network, no display, no firmware settings of the host's. Every channel to
 //! it is an inherited descriptor, so that nothing of it has a name in the host's file system.
 
+use crate::nic::Nic;
 use crate::regions::{BRIDGES, FIRST_BRIDGE};
 use p4shield_image::command_line;
 use std::os::fd::RawFd;
@@ -43,18 +44,10 @@ const LINE_SLOTS: [u8; 2] = [0x1d, 0x1e];
 /// Address space behind each bridge: 31 regions of the largest channels (4096 slots of whole packets).
 const REGION_SPACE: &str = "4G";
 
-/// Returns the arguments of QEMU.
+/// Returns the arguments of QEMU for the machine of a P4 VM.
 pub(crate) fn arguments(machine: &Machine, lines: &Lines) -> Vec<String> {
-    let path = |path: &Path| path.display().to_string();
-    let mut all = machine.options.arguments();
+    let mut all = head(machine, "p4vm", lines.console);
     let mut add = |name: &str, value: String| all.extend([format!("-{name}"), value]);
-    add("name", "p4vm".to_owned());
-    add("kernel", path(&machine.kernel));
-    add("initrd", path(&machine.initramfs));
-    add("append", command_line(&machine.arguments));
-    add("rtc", "base=utc,clock=host".to_owned());
-    add("chardev", format!("socket,id=console,fd={}", lines.console));
-    add("serial", "chardev:console".to_owned());
     for (id, fd, slot) in [("messages", lines.messages, LINE_SLOTS[0]), ("rings", lines.rings, LINE_SLOTS[1])]
     {
         add("chardev", format!("socket,id={id},fd={fd}"));
@@ -72,10 +65,51 @@ pub(crate) fn arguments(machine: &Machine, lines: &Lines) -> Vec<String> {
             ),
         );
     }
-    add("sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned());
-    all.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
-    all.extend(["-display", "none", "-vga", "none"].map(str::to_owned));
+    all.extend(tail());
     all
+}
+
+/// Returns the arguments of QEMU for the machine of a P4 switch, with these network devices and the
+/// descriptors of their taps.
+pub(crate) fn switch_arguments(
+    machine: &Machine,
+    console: RawFd,
+    line: RawFd,
+    nics: &[(RawFd, &Nic)],
+) -> Vec<String> {
+    let mut all = head(machine, "p4switch", console);
+    let mut add = |name: &str, value: String| all.extend([format!("-{name}"), value]);
+    add("device", "virtio-serial-pci,max_ports=2".to_owned());
+    add("chardev", format!("socket,id=line,fd={line}"));
+    add("device", "virtserialport,chardev=line,nr=1,name=line".to_owned());
+    for (n, (fd, nic)) in nics.iter().enumerate() {
+        add("netdev", format!("tap,id=port{n},fd={fd}"));
+        add("device", nic.device(n));
+    }
+    all.extend(tail());
+    all
+}
+
+/// Returns the arguments that all machines have in front.
+fn head(machine: &Machine, name: &str, console: RawFd) -> Vec<String> {
+    let path = |path: &Path| path.display().to_string();
+    let mut all = machine.options.arguments();
+    let mut add = |name: &str, value: String| all.extend([format!("-{name}"), value]);
+    add("name", name.to_owned());
+    add("kernel", path(&machine.kernel));
+    add("initrd", path(&machine.initramfs));
+    add("append", command_line(&machine.arguments));
+    add("rtc", "base=utc,clock=host".to_owned());
+    add("chardev", format!("socket,id=console,fd={console}"));
+    add("serial", "chardev:console".to_owned());
+    all
+}
+
+/// Returns the arguments that all machines have at the end.
+fn tail() -> Vec<String> {
+    let filter = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+    let all = ["-sandbox", filter, "-nodefaults", "-no-user-config", "-no-reboot"];
+    all.into_iter().chain(["-display", "none", "-vga", "none"]).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -120,18 +154,25 @@ mod tests {
     fn the_command_lines_are_the_golden_ones() {
         let lines = Lines { console: 10, messages: 11, rings: 12, qmp: 13 };
         for (name, accelerator, guest) in guests() {
-            let text = arguments(&machine(accelerator, guest), &lines).join("\n").replace("\n-", " \n-");
-            let file = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-            let text = text.replace(" \n-", "\u{0}").replace('\n', " ").replace('\u{0}', "\n-") + "\n";
-            if std::env::var_os("P4SHIELD_BLESS").is_some() {
-                std::fs::write(&file, &text).unwrap();
-            }
-            assert_eq!(
-                text,
-                std::fs::read_to_string(&file).unwrap(),
-                "see P4SHIELD_BLESS in CONTRIBUTING.md"
-            );
+            is_golden(name, &arguments(&machine(accelerator, guest), &lines));
         }
+        let nic = |number| {
+            let tap = std::fs::File::open("/dev/null").unwrap().into();
+            Nic { tap, address: [2, 0, 0, 0, 0, number], mtu: 1500 }
+        };
+        let (nics, machine) = ([nic(0), nic(1)], machine(Accelerator::Tcg, Guest::Plain));
+        is_golden("switch", &switch_arguments(&machine, 10, 11, &[(12, &nics[0]), (13, &nics[1])]));
+    }
+
+    /// Compares arguments with the file of this name, in which each option has a line.
+    fn is_golden(name: &str, arguments: &[String]) {
+        let text = arguments.join("\n").replace("\n-", " \n-");
+        let file = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let text = text.replace(" \n-", "\u{0}").replace('\n', " ").replace('\u{0}', "\n-") + "\n";
+        if std::env::var_os("P4SHIELD_BLESS").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(&file).unwrap(), "see P4SHIELD_BLESS in CONTRIBUTING.md");
     }
 
     /// Starts QEMU by emulation with the options of a TEE's machine, after a change. Returns what it says.

@@ -13,7 +13,7 @@ use rustix::io::FdFlags;
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,25 +31,43 @@ pub(crate) struct Launched {
 
 /// Starts QEMU as user `uid`, if this process is root's. Called while the process has one thread.
 pub(crate) fn launch(machine: &Machine, uid: u32) -> Result<Launched, VmmError> {
-    let pair = || UnixStream::pair().map_err(VmmError::Descriptors);
     let [console, messages, rings, qmp] = [pair()?, pair()?, pair()?, pair()?];
-    let theirs = [&console.1, &messages.1, &rings.1, &qmp.1];
-    for stream in theirs {
-        // Inherited: this process starts no other one.
-        rustix::io::fcntl_setfd(stream, FdFlags::empty()).map_err(|e| VmmError::Descriptors(e.into()))?;
-    }
-    let [console_fd, messages_fd, rings_fd, qmp_fd] = theirs.map(AsRawFd::as_raw_fd);
-    let lines = Lines { console: console_fd, messages: messages_fd, rings: rings_fd, qmp: qmp_fd };
+    let lines = Lines {
+        console: inherit(&console.1)?,
+        messages: inherit(&messages.1)?,
+        rings: inherit(&rings.1)?,
+        qmp: inherit(&qmp.1)?,
+    };
+    let child = spawn(machine, uid, |machine| arguments(machine, &lines))?;
+    Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })
+}
+
+/// Returns a channel to QEMU.
+pub(crate) fn pair() -> Result<(UnixStream, UnixStream), VmmError> {
+    UnixStream::pair().map_err(VmmError::Descriptors)
+}
+
+/// Lets QEMU inherit a descriptor, whose number it returns. This process starts no other one meanwhile.
+pub(crate) fn inherit(fd: impl AsFd) -> Result<RawFd, VmmError> {
+    let fd = fd.as_fd();
+    rustix::io::fcntl_setfd(fd, FdFlags::empty()).map_err(|e| VmmError::Descriptors(e.into()))?;
+    Ok(fd.as_raw_fd())
+}
+
+/// Starts QEMU with the arguments that a machine needs whose files it has inherited.
+pub(crate) fn spawn(
+    machine: &Machine,
+    uid: u32,
+    arguments: impl FnOnce(&Machine) -> Vec<String>,
+) -> Result<Child, VmmError> {
     let (kernel, initramfs) = (inherited(&machine.kernel)?, inherited(&machine.initramfs)?);
     let machine = Machine { kernel: path_of(&kernel), initramfs: path_of(&initramfs), ..machine.clone() };
     let mut command = Command::new("unshare");
-    command.args(confinement(&machine, uid)).arg(&machine.qemu).args(arguments(&machine, &lines));
+    command.args(confinement(&machine, uid)).arg(&machine.qemu).args(arguments(&machine));
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     last_signal::keep()?;
-    let child =
-        command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })?;
-    Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })
+    command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })
 }
 
 /// Opens a file of the image for QEMU, whose user may not be able to: a home folder, for example, is closed.

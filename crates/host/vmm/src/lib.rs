@@ -1,4 +1,5 @@
-//! The compartment `vm`: a tenant's P4 VM in a virtual machine.
+//! The compartment `vm`: a tenant's P4 VM in a virtual machine; and the machine of a P4 switch
+//! ([`SwitchMachine`]).
 //!
 //! ```text
 //!   host daemon ──messages with resources───► session ─► carrier ──frames──► p4vm's init ─► runtime
@@ -23,17 +24,21 @@ mod error;
 mod guest;
 mod last_signal;
 mod launch;
+mod nic;
 mod prove;
 mod qmp;
 mod regions;
 mod session;
+mod switch;
 mod trial;
 
 pub use command::Machine;
 pub use error::VmmError;
+pub use nic::Nic;
 pub use prove::{Ground, Proof, Verdict, prove};
 pub use qmp::QmpError;
 pub use regions::MAX_REGIONS;
+pub use switch::SwitchMachine;
 
 use carrier::Carrier;
 use guest::Guest;
@@ -82,16 +87,16 @@ pub fn run(control: OwnedFd, options: &Options) -> Result<(), VmmError> {
         }
         Ok(())
     })();
-    let status = finish(&mut child);
+    let status = finish(&mut child, POWER_OFF);
     match end {
         Err(VmmError::Ended(_) | VmmError::Qemu(QmpError::Ended)) => Err(VmmError::Ended(status)),
         other => other,
     }
 }
 
-/// Waits until QEMU has ended, and kills it if the guest does not power off. Returns how it ended.
-fn finish(child: &mut Child) -> String {
-    let end = Instant::now() + POWER_OFF;
+/// Waits until QEMU has ended, and kills it if the guest does not power off in time. Returns how it ended.
+fn finish(child: &mut Child, grace: Duration) -> String {
+    let end = Instant::now() + grace;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.to_string(),

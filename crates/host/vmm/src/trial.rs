@@ -42,7 +42,7 @@ pub(crate) fn trial(machine: &Machine) -> Result<Trial, VmmError> {
         Ok(Trial { boot: begun.elapsed(), exposes_kernel: contains(pid, KERNEL_TEXT) })
     })();
     drop((launched.rings, launched.qmp));
-    let status = finish(&mut child);
+    let status = finish(&mut child, crate::POWER_OFF);
     match trial {
         Err(VmmError::Ended(_) | VmmError::Qemu(QmpError::Ended)) => Err(VmmError::Ended(status)),
         other => other,

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
-use p4shield_image::{Image, ImageError, Manifest, build, installed_kernel};
+use p4shield_image::{Image, ImageError, Manifest, build, build_switch, installed_kernel};
 use p4shield_measure::{SnpMachine, TdxMachine, sev_snp, tdx};
 use p4shield_qemu::Tee;
 use serde::Serialize;
 
-/// Build the image of P4 VMs in virtual machines, and show what it consists of
+/// Build the image of P4 VMs or P4 switches in virtual machines, and show what it consists of
 ///
-/// An image has the distribution's kernel and one static program. docs/how-to/virtual-machines.md has the
+/// An image has the distribution's kernel and one static program; that of P4 switches also the kernel's
+/// modules of network devices. docs/how-to/virtual-machines.md has the
 /// steps.
 ///
 /// Example: p4shield image build -o /usr/lib/p4shield/image
@@ -39,6 +40,7 @@ enum Command {
 ///
 ///   p4shield image build -o /usr/lib/p4shield/image
 ///   p4shield image build --kernel /boot/vmlinuz-6.1.0-40-amd64 -o image
+///   p4shield image build --switch -o /usr/lib/p4shield/switch-image
 ///
 /// Exit code 3 if the program or the kernel is refused.
 #[derive(Debug, clap::Args)]
@@ -47,7 +49,13 @@ struct Build {
     /// The folder to build in; it is created, and files of an older image are replaced
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
-    /// The static program of P4 VMs; default: the one that was installed with this binary
+    /// Build the image of P4 switches, `p4shield switch run --compartment vm`, instead of that of P4 VMs
+    #[arg(long)]
+    switch: bool,
+    /// With --switch: the folder of the kernel's modules; default: /lib/modules/VERSION
+    #[arg(long, value_name = "FOLDER", requires = "switch")]
+    modules: Option<PathBuf>,
+    /// The static program of the machines; default: the one that was installed with this binary
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The kernel; default: the newest one in /boot
@@ -155,8 +163,14 @@ impl Build {
             Some(kernel) => kernel,
             None => installed_kernel(Path::new("/boot")).map_err(refused)?,
         };
-        let program = self.program.map_or_else(installed_program, Ok)?;
-        let manifest = build(&program, &kernel, &self.output).map_err(refused)?;
+        let name = if self.switch { "switchvm" } else { "p4vm" };
+        let program = self.program.map_or_else(|| installed_program(name), Ok)?;
+        let manifest = if self.switch {
+            build_switch(&program, &kernel, self.modules.as_deref(), &self.output)
+        } else {
+            build(&program, &kernel, &self.output)
+        };
+        let manifest = manifest.map_err(refused)?;
         print(&self.output, &manifest, self.json)
     }
 }
@@ -228,10 +242,10 @@ impl Measure {
 }
 
 /// Returns where the packages and `make install` put the program.
-fn installed_program() -> anyhow::Result<PathBuf> {
+fn installed_program(name: &str) -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find the path of this executable")?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
-    Ok(prefix.join("lib/p4shield/p4vm"))
+    Ok(prefix.join("lib/p4shield").join(name))
 }
 
 /// A file that cannot be written is a failure; all else is wrong input.
@@ -250,5 +264,8 @@ fn print(folder: &Path, manifest: &Manifest, json: bool) -> anyhow::Result<Exit>
     output::line(format_args!("initramfs     {}", manifest.initramfs));
     output::line(format_args!("program       {}", manifest.program));
     output::line(format_args!("command line  {}", manifest.command_line));
+    if !manifest.modules.is_empty() {
+        output::line(format_args!("modules       {}", manifest.modules.join(" ")));
+    }
     Ok(Exit::Done)
 }

@@ -5,7 +5,6 @@ use p4shield_control::Measure;
 use p4shield_p4switch::{InsideOptions, serve};
 
 use super::p4vm::measure;
-use super::switch::load_proven;
 
 /// The compartment of a P4 switch. `p4shield switch run` starts it and hands ports and clients to it.
 #[derive(Debug, clap::Args)]
@@ -22,10 +21,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let stop = signals::stop_flag()?;
         let options = InsideOptions { uid: self.uid, allow_missing: self.allow_missing };
-        serve(&options, &stop, |name, objects, prove| {
-            let prove = |linked| prove(linked).map_err(anyhow::Error::msg);
-            load_proven(name, objects, prove).map_err(|e| format!("{e:#}"))
-        })?;
+        serve(&options, &stop)?;
         Ok(Exit::Done)
     }
 }

@@ -59,7 +59,7 @@ enum Choice {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let image = Image::open(&self.image)?;
+        let image = Image::of_p4vms(&self.image)?;
         let accelerator = match self.accelerator {
             Choice::Kvm => Accelerator::Kvm,
             Choice::Tcg => Accelerator::Tcg,

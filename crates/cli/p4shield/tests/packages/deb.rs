@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use p4shield_testbed::guest::p4vm_program;
+use p4shield_testbed::guest::{p4vm_program, switch_program};
 use p4shield_testbed::process::find;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,6 +43,7 @@ fn build(folder: &Path) -> Vec<PathBuf> {
     }
     std::fs::create_dir(built.join("static")).unwrap();
     std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
+    std::fs::copy(switch_program().unwrap(), built.join("static/switchvm")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/deb.sh");
     let mut command = Command::new(script);
     // Compression of unoptimised code would be most of the test.

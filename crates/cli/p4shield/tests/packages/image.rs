@@ -42,8 +42,8 @@ fn the_program_is_the_same_whatever_the_path() {
     if extent(true, false) {
         copy_libraries(&program, &target);
     }
-    let mut build = Command::new(folder.path().join("scripts/p4vm.sh"));
-    build.arg(folder.path().join("out")).env("CARGO_TARGET_DIR", &target);
+    let mut build = Command::new(folder.path().join("scripts/static.sh"));
+    build.arg("p4vm").arg(folder.path().join("out")).env("CARGO_TARGET_DIR", &target);
     process::run(process::forget_cargo(&mut build)).unwrap();
     let [ours, theirs] = [program, folder.path().join("out/p4vm")].map(|p| std::fs::read(p).unwrap());
     assert!(ours == theirs, "the program contains something of the path");

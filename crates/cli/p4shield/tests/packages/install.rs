@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use p4shield_testbed::guest::p4vm_program;
+use p4shield_testbed::guest::{p4vm_program, switch_program};
 
 /// Runs a script of the repository.
 fn script(name: &str, arguments: &[&Path]) -> Output {
@@ -45,6 +45,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
     }
     std::fs::create_dir(built.join("static")).unwrap();
     std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
+    std::fs::copy(switch_program().unwrap(), built.join("static/switchvm")).unwrap();
     let others = root.join("usr/local/share/doc/other");
     std::fs::create_dir_all(&others).unwrap();
     std::fs::write(others.join("README"), "").unwrap();
@@ -59,6 +60,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
         "lib/p4shield/libp4shield_dpdk.so",
         "lib/p4shield/libp4shield_ethdev.so",
         "lib/p4shield/p4vm",
+        "lib/p4shield/switchvm",
         "lib/systemd/system/p4shield.service",
         "lib/systemd/system/p4shield-switch@.service",
         "share/man/man1/p4shield.1",

@@ -99,6 +99,7 @@ fn function(compiled: &Compiled) -> anyhow::Result<Vec<u8>> {
 fn start(compiled: &Compiled, function: Vec<u8>) -> anyhow::Result<Apart> {
     let own = compiled.functions.clone().context("the program has a function for a compartment")?;
     let config = FunctionsConfig {
+        machine: None,
         binary: product()?,
         objects: vec![own, function],
         longest_message: compiled.facts.longest_message,

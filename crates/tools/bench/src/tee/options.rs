@@ -44,6 +44,9 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_values = ["1", "2"], value_name = "THREADS",
         value_parser = clap::value_parser!(u8).range(1..=2))]
     pub threads: Vec<u8>,
+    /// Rows on veth also with virtual machines, emulated unless KVM runs guests here
+    #[arg(long)]
+    pub machines: bool,
     /// Rounds of each figure
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,

@@ -29,8 +29,8 @@ pub(super) struct Row {
     pub(super) placement: &'static str,
     /// The kind of the switch's ports.
     pub(super) ports: Ports,
-    /// The option `--placement` of a row that runs the product.
-    pub(super) option: &'static str,
+    /// The words behind `--placement` in a row that runs the product.
+    pub(super) words: &'static [&'static str],
     /// The program.
     pub(super) program: &'static Case,
     /// Bytes of a packet.

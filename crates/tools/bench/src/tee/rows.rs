@@ -5,10 +5,14 @@ use super::row::{Group, Row};
 use super::{fed, veth};
 use crate::fixture::programs::{TEE, TEE_CALL};
 
-/// The placements that rows on veth measure side by side, and the option that `p4shield switch run` has for
-/// each. The others are compared with the first.
-const PLACEMENTS: [(&str, &str); 3] =
-    [("bare", "inline"), ("secure pipeline, process", "pipeline"), ("extern, process", "extern")];
+/// The placements that rows on veth measure side by side, and what follows `--placement` for each. The others
+/// are compared with the first.
+const PLACEMENTS: [(&str, &[&str]); 3] =
+    [("bare", &["inline"]), ("secure pipeline, process", &["pipeline"]), ("extern, process", &["extern"])];
+/// Those with a virtual machine.
+const MACHINES: [(&str, &[&str]); 2] =
+    [("secure pipeline, vm", &["pipeline", VM, "vm"]), ("extern, vm", &["extern", VM, "vm"])];
+const VM: &str = "--compartment";
 
 /// Returns the rows that these options ask for.
 pub(super) fn groups(options: &Options) -> Vec<Group> {
@@ -24,14 +28,15 @@ pub(super) fn groups(options: &Options) -> Vec<Group> {
                     Ports::Veth => veth::measure,
                     Ports::Interfaces => fed::interfaces,
                 };
+                let machines = if options.machines { &MACHINES[..] } else { &[] };
                 let (placements, program) = match ports {
                     // The product compiles one source for each.
-                    Ports::Veth => (&PLACEMENTS[..], &TEE_CALL),
-                    _ => (&PLACEMENTS[..1], &TEE),
+                    Ports::Veth => ([&PLACEMENTS, machines].concat(), &TEE_CALL),
+                    _ => (PLACEMENTS[..1].to_vec(), &TEE),
                 };
-                let row = |(placement, option): &(&'static str, &'static str)| Row {
+                let row = |&(placement, words): &(&'static str, &'static [&'static str])| Row {
                     placement,
-                    option,
+                    words,
                     ports: *ports,
                     program,
                     bytes: usize::from(*bytes),

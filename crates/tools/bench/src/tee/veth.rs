@@ -79,9 +79,12 @@ struct Moment {
 impl Bed {
     fn start(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Self> {
         let hosts = Hosts::make()?;
-        let switch = Product::start(&hosts.middle, &TEE_CALL, row.option)?;
+        let switch = Product::start(&hosts.middle, &TEE_CALL, row.words)?;
         let (socket, thread) = (switch.socket(), switch.packet_thread()?);
-        cores::pin_thread(thread, cores::two()[1]);
+        // A machine has several threads.
+        if !switch.is_machine() {
+            cores::pin_thread(thread, cores::two()[1]);
+        }
         Ok(Self { _switch: switch, socket, thread, hosts, bytes: row.bytes, length: extent.length })
     }
 

@@ -39,8 +39,8 @@ impl World {
         let hosts = Hosts::make()?;
         let process = match forwarder {
             Forwarder::Testpmd => testpmd(&hosts.middle)?,
-            Forwarder::P4shield => Process::P4shield(Product::start(&hosts.middle, program, "inline")?),
-            Forwarder::Pipeline => Process::P4shield(Product::start(&hosts.middle, program, "pipeline")?),
+            Forwarder::P4shield => Process::P4shield(Product::start(&hosts.middle, program, &["inline"])?),
+            Forwarder::Pipeline => Process::P4shield(Product::start(&hosts.middle, program, &["pipeline"])?),
         };
         Ok(Self { process, hosts })
     }

@@ -12,9 +12,10 @@ pub(crate) const HEAVY: [&str; 6] = ["attest", "p4", "bpf", "runtime", "stf", "d
 
 /// The crates of `p4vm`, the one program in a virtual machine that is a P4 VM: what a tenant has to trust
 /// there.
-pub(crate) const GUEST_PROGRAM: [&str; 14] = [
+pub(crate) const GUEST_PROGRAM: [&str; 15] = [
     "abi",
     "attest",
+    "boot",
     "bpf",
     "bundle",
     "channel",

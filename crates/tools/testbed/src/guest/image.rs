@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::process::{find, run};
 use crate::{Error, Result};
-use p4shield_image::Archive;
+use p4shield_image::{Archive, read_modules};
 
 /// Modules of the guest's devices (virtio network) and of the auditor's tap (tc before Linux 6.6).
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "sch_ingress", "cls_bpf"];
@@ -37,15 +37,17 @@ impl Kernel {
         self.folder.join("vmlinuz")
     }
 
+    /// Returns the folder of its modules.
+    pub(super) fn module_folder(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("modules");
+        let mut entries = fs::read_dir(&folder).map_err(read(folder.display()))?;
+        let version = entries.next().ok_or_else(|| Error::failed("the kernel", "it has no modules"))?;
+        Ok(version.map_err(read(folder.display()))?.path())
+    }
+
     /// Returns the modules `names` and their dependencies, dependencies first.
     fn modules(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
-        let mut files = BTreeMap::new();
-        collect(&self.folder.join("modules"), &mut files)?;
-        let mut ordered = Vec::new();
-        for name in names {
-            add(name, &files, &mut ordered)?;
-        }
-        Ok(ordered)
+        read_modules(&self.module_folder()?, names).map_err(|e| Error::failed("the kernel", e.to_string()))
     }
 }
 
@@ -56,49 +58,6 @@ pub(super) fn cache() -> Result<PathBuf> {
         exe.ancestors().find(|p| p.ends_with("deps")).and_then(Path::parent).or_else(|| exe.parent());
     let target = profile.and_then(Path::parent).unwrap_or(Path::new("target"));
     Ok(target.join("guest"))
-}
-
-/// Module files by module name.
-fn collect(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).map_err(read(folder.display()))? {
-        let path = entry.map_err(read(folder.display()))?.path();
-        if path.is_dir() && !path.is_symlink() {
-            collect(&path, files)?;
-        } else if let Some((name, "ko" | "ko.xz")) =
-            path.file_name().and_then(|n| n.to_str()).and_then(|n| n.split_once('.'))
-        {
-            files.insert(name.replace('-', "_"), path);
-        }
-    }
-    Ok(())
-}
-
-fn add(name: &str, files: &BTreeMap<String, PathBuf>, ordered: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    // A module without a file is built in.
-    let Some(path) = files.get(name).filter(|_| !ordered.iter().any(|(n, _)| n == name)) else {
-        return Ok(());
-    };
-    let data = if path.extension().is_some_and(|e| e == "xz") {
-        let out = Command::new("xz").arg("-dc").arg(path).output();
-        out.map_err(|source| Error::Start { command: "xz -dc".into(), source })?.stdout
-    } else {
-        fs::read(path).map_err(read(path.display()))?
-    };
-    for needed in needs(&data) {
-        add(&needed, files, ordered)?;
-    }
-    ordered.push((name.to_owned(), data));
-    Ok(())
-}
-
-/// Returns the dependencies in a module's `.modinfo` section: `depends=a,b`, between zero octets.
-fn needs(module: &[u8]) -> Vec<String> {
-    const KEY: &[u8] = b"\0depends=";
-    let Some(at) = module.windows(KEY.len()).position(|w| w == KEY) else { return Vec::new() };
-    let rest = &module[at + KEY.len()..];
-    let value = &rest[..rest.iter().position(|b| *b == 0).unwrap_or(rest.len())];
-    let names = String::from_utf8_lossy(value);
-    names.split(',').filter(|n| !n.is_empty()).map(|n| n.replace('-', "_")).collect()
 }
 
 /// Builds the root file system: `programs` go to `/bin` with their libraries, `files` to their paths.
@@ -160,20 +119,4 @@ fn needed_libraries(program: &Path) -> Result<Vec<PathBuf>> {
 
 fn read(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     Error::system(format!("read {what}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_modules_dependencies_are_read_from_it() {
-        assert_eq!(
-            needs(b"\x7fELF\0license=GPL\0depends=virtio,net-failover\0name=x\0"),
-            ["virtio", "net_failover"]
-        );
-        for none in [&b"\0depends=\0"[..], b"no module", b"\0depends="] {
-            assert_eq!(needs(none), Vec::<String>::new());
-        }
-    }
 }

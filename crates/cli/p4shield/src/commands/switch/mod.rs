@@ -8,6 +8,7 @@ mod digest;
 mod follow;
 mod group;
 mod load;
+mod machine;
 mod mirror;
 mod packet;
 mod port;
@@ -54,7 +55,7 @@ pub(crate) struct Args {
 // No comments on the variants whose arguments have help of their own.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Run),
+    Run(Box<run::Run>),
     Load(replace::Replace),
     Status(status::Status),
     Trace(trace::Trace),
@@ -73,8 +74,6 @@ enum Command {
     Digest(digest::Digests),
     Packet(packet::Packets),
 }
-
-pub(super) use program::load_proven;
 
 /// The socket of a switch, unless another one is named.
 const SOCKET: &str = "/run/p4shield/switch.sock";

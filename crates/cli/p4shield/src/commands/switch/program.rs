@@ -2,15 +2,12 @@
 
 use std::path::PathBuf;
 
-use p4shield_abi::schema::{Architecture, Schema};
-use p4shield_bpf::{EngineOptions, Linked, Object, Program, Verified, link};
+use p4shield_bpf::Object;
 use p4shield_console::{Refused, input};
 use p4shield_p4::{Compiled, Options, Placement, compile};
 use p4shield_p4switch::Loaded;
 use p4shield_stf::conformance::Folders;
 use p4shield_stf::externs;
-use p4shield_switch::Traits;
-use p4shield_tables::Described;
 
 use crate::commands::{compile as compiler, verify};
 
@@ -120,27 +117,5 @@ pub(super) fn parse(name: &str, objects: &[Vec<u8>]) -> Result<Vec<Object>, Refu
 
 /// Links, verifies and compiles a program's objects.
 pub(super) fn load(name: &str, objects: &[Object]) -> anyhow::Result<Loaded> {
-    load_proven(name, objects, verify::prove)
-}
-
-/// Links a program's objects, has the program verified by `prove`, and compiles it.
-pub(in crate::commands) fn load_proven(
-    name: &str,
-    objects: &[Object],
-    prove: impl FnOnce(Linked) -> anyhow::Result<Verified>,
-) -> anyhow::Result<Loaded> {
-    let own = objects.first();
-    let schema = own.and_then(Object::schema).map(Schema::decode);
-    let (divided, reads_queues) = own.map_or((false, false), |o| (o.is_divided(), o.reads_queues()));
-    let linked = link(objects).map_err(|e| Refused::because(&e))?;
-    let maps = linked.maps.iter().map(|m| (m.name.clone(), m.definition)).collect();
-    let verified = prove(linked)?;
-    let load = move || Program::load(&verified, &EngineOptions::default());
-    let program = load().map_err(|e| Refused::because(&e))?;
-    let again = Box::new(move || load().map_err(|e| e.to_string()));
-    let architecture = schema.as_ref().and_then(|s| s.as_ref().ok()).map(|s| s.architecture);
-    let described = Described { program: *program.digest(), maps, schema };
-    // A program of C code alone names no port.
-    let traits = Traits { architecture: architecture.unwrap_or(Architecture::Ebpf), divided, reads_queues };
-    Ok(Loaded { name: name.to_owned(), program, described, traits, again })
+    Ok(Loaded::prove(name, objects, verify::prove)?.map_err(|e| Refused::because(&e))?)
 }

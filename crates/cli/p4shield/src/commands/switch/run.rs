@@ -10,11 +10,13 @@ use p4shield_bpf::Object;
 use p4shield_console::{Exit, Refused, output, signals};
 use p4shield_control::Measure;
 use p4shield_p4switch::{
-    CONTROLLER, Config, EntriesFile, FunctionsConfig, Launch, Setup, SwitchError, run, run_in_compartment,
+    CONTROLLER, Config, EntriesFile, FunctionsConfig, Launch, Machine, Setup, SwitchError, run,
+    run_in_compartment, run_in_machine,
 };
 
 use p4shield_switch::CallFail;
 
+use super::machine;
 use super::port::{Port, port};
 use super::program::{self, Objects, Source};
 use super::{Socket, load};
@@ -32,6 +34,7 @@ use crate::commands::p4vm::measure;
 ///   p4shield switch run router.o extern.o --port 1=eth1 --port 2=eth2    compiled before
 ///   p4shield switch run router.p4 --port 1=pcap:in.pcap --port 2=pcap:,out.pcap
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --placement pipeline
+///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --placement pipeline --compartment vm
 ///   p4shield switch run router.p4 --port 1=dpdk:0000:01:00.0 --port 2=dpdk:net_af_packet0,iface=eth2
 ///
 /// pcap:IN,OUT is a capture file to read, whose packets arrive at the port, and one to write, which gets
@@ -43,7 +46,8 @@ use crate::commands::p4vm::measure;
 ///
 /// --placement pipeline: the switch runs in a process of its own that has no file, no capability and no
 /// network but the rings of its ports. This process stays: it opens ports and admits clients. If either ends,
-/// so does the other. DPDK devices and capture files are no ports of such a switch.
+/// so does the other. DPDK devices and capture files are no ports of such a switch. With --compartment vm it
+/// runs in a virtual machine, whose network devices are taps of the interfaces.
 ///
 /// Exit code 3 if the program or a file is refused.
 #[derive(Debug, clap::Args)]
@@ -103,6 +107,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
     #[command(flatten)]
+    machine: machine::Options,
+    #[command(flatten)]
     socket: Socket,
 }
 
@@ -140,6 +146,14 @@ impl Run {
                 "--allow-missing is about a compartment; add --placement pipeline or extern".into(),
             )
             .into());
+        }
+        if self.placement == Placement::Inline && self.machine.is_vm() {
+            let why = "--compartment is about a compartment; add --placement pipeline or extern";
+            return Err(Refused(why.into()).into());
+        }
+        if self.placement == Placement::Pipeline && self.machine.is_vm() && self.metrics.is_some() {
+            let why = "a switch in a virtual machine serves no metrics yet; leave --metrics out";
+            return Err(Refused(why.into()).into());
         }
         if self.placement != Placement::Extern && self.function_maps.is_some() {
             let why = "--function-maps is for functions in a compartment; add --placement extern";
@@ -186,8 +200,10 @@ impl Run {
             Err(why) => Err(why),
         };
         let binary = std::env::current_exe().context("cannot find the path of this executable")?;
+        let machine = self.machine.of_functions()?;
         let functions = objects.functions.map(|functions| FunctionsConfig {
             binary,
+            machine,
             objects: functions,
             longest_message: objects.longest_message,
             maps: self.function_maps,
@@ -233,6 +249,10 @@ impl Run {
             objects: encoded(&objects.own),
             traced: objects.traced.as_ref().map(encoded).map_err(Clone::clone),
         };
+        if self.machine.is_vm() {
+            let (machine, socket) = (self.machine.of_switch(self.threads)?, self.socket.socket);
+            return Ok(run_in_machine(&setup, &Machine { socket, machine }, stop, ready));
+        }
         let binary = std::env::current_exe().context("cannot find the path of this executable")?;
         let (socket, allow_missing) = (self.socket.socket, self.allow_missing);
         let launch = Launch { binary, socket, allow_missing };

@@ -9,6 +9,7 @@ mod files;
 mod functions;
 mod learning;
 mod load;
+mod machine;
 mod metrics;
 mod mirror;
 mod packet;

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# p4vm.sh FOLDER [PROFILE]: builds the static program of P4 VMs in virtual machines as FOLDER/p4vm, in the profile `release`
-# or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
+# static.sh PROGRAM FOLDER [PROFILE]: builds a static program of virtual machines, p4vm or switchvm, as FOLDER/PROGRAM, in
+# the profile `release` or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=${1:?usage: $0 FOLDER [PROFILE]}
-profile=${2:-release}
+program=${1:?usage: $0 PROGRAM FOLDER [PROFILE]}
+folder=${2:?usage: $0 PROGRAM FOLDER [PROFILE]}
+profile=${3:-release}
 export PATH="$HOME/.cargo/bin:$PATH"
 
 # The distribution's C library is part of the program: no library exists beside it. A target of its own, since these
@@ -18,11 +19,11 @@ flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
   --cfg 'getrandom_backend="linux_getrandom"')
 # The wrapper adds what depends on the paths. In RUSTFLAGS it would become a part of the names of crates, and libraries that
 # are compiled already would be compiled again in another checkout.
-P4VM_PATHS=$(printf '%s\n' "$PWD=/p4shield" "${CARGO_HOME:-$HOME/.cargo}/registry=/registry" \
+STATIC_PATHS=$(printf '%s\n' "$PWD=/p4shield" "${CARGO_HOME:-$HOME/.cargo}/registry=/registry" \
   "$(rustc --print sysroot)=/rust" "$target=/target")
-export P4VM_PATHS
+export STATIC_PATHS
 RUSTC_WRAPPER=$PWD/scripts/rustc-remap.sh RUSTFLAGS="${flags[*]}" \
-  cargo build --profile "$profile" --locked -p p4shield-p4vm --target "$host" --target-dir "$target"
+  cargo build --profile "$profile" --locked -p "p4shield-$program" --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
-install -Dm755 "$target/$host/$profile/p4vm" "$folder/p4vm.$$"
-mv -f "$folder/p4vm.$$" "$folder/p4vm"
+install -Dm755 "$target/$host/$profile/$program" "$folder/$program.$$"
+mv -f "$folder/$program.$$" "$folder/$program"

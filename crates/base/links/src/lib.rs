@@ -1,0 +1,39 @@
+//! Changes network interfaces, by requests of rtnetlink (`man 7 rtnetlink`).
+//!
+//! | function | effect |
+//! |---|---|
+//! | [`Tap::of`] | makes a tap that has all packets of an interface: a macvtap in passthru mode |
+//! | [`move_to`] | moves an interface into the network namespace of a process |
+//! | [`start`], [`start_in`] | sets an interface up, here or in the network namespace of a process |
+//! | [`rename`] | gives an interface another name |
+
+#![forbid(unsafe_code)]
+
+mod request;
+mod sys;
+mod tap;
+
+pub use request::{index_of, move_to, rename, start, start_in};
+pub use tap::Tap;
+
+use std::io;
+
+/// Reason why an interface is not changed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {interface}")]
+pub struct LinkError {
+    /// The operation.
+    pub operation: &'static str,
+    /// The interface.
+    pub interface: String,
+    /// The cause.
+    #[source]
+    pub source: io::Error,
+}
+
+impl LinkError {
+    fn of<E: Into<io::Error>>(operation: &'static str, interface: &str) -> impl FnOnce(E) -> Self {
+        let interface = interface.to_owned();
+        move |source| Self { operation, interface, source: source.into() }
+    }
+}

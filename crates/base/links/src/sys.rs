@@ -1,0 +1,32 @@
+//! The kernel's facts of the interfaces of this network namespace, in sysfs.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// The sysfs of this thread's network namespace: what is mounted at `/sys` may be another one's.
+#[derive(Debug)]
+pub(crate) struct Sysfs(OwnedFd);
+
+impl Sysfs {
+    /// Mounts it without a place in any tree, until it is dropped.
+    pub(crate) fn mount() -> io::Result<Self> {
+        let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY;
+        Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
+    }
+
+    /// Reads a file of an interface, a line.
+    pub(crate) fn read(&self, interface: &str, file: impl AsRef<Path>) -> io::Result<String> {
+        let path = Path::new("class/net").join(interface).join(file);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&self.0, path, flags, Mode::empty())?);
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(text.trim().to_owned())
+    }
+}

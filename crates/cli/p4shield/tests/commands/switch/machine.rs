@@ -1,0 +1,114 @@
+//! Placement `pipeline` in a virtual machine, by emulation.
+
+use super::{Scene, code, example, stderr, wait_until};
+use p4shield_testbed::Guarded;
+use p4shield_testbed::guest::{p4vm_image, switch_image};
+use p4shield_testbed::process::children;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+
+/// Returns the image, where QEMU can start machines.
+fn image() -> Option<PathBuf> {
+    let found = p4shield_qemu::QemuVersion::of(Path::new(p4shield_qemu::PROGRAM));
+    if let Err(why) = found {
+        p4shield_need::skip("qemu", why);
+        return None;
+    }
+    Some(switch_image().unwrap())
+}
+
+impl Scene {
+    fn start_machine(&self, image: &Path) -> Guarded {
+        let mut command = self.run_command(&["--placement", "pipeline", "--compartment", "vm"]);
+        self.start_command(command.args(["--accelerator", "tcg", "--image"]).arg(image))
+    }
+
+    /// Returns the taps of the host's interfaces.
+    fn taps(&self) -> String {
+        self.host.ip("-br link show type macvtap").unwrap()
+    }
+}
+
+/// Returns QEMU's process.
+fn qemu(switch: &Guarded) -> Pid {
+    let [child] = children(switch.pid().as_raw_nonzero().get().into())[..] else { panic!("one child") };
+    Pid::from_raw(child.try_into().unwrap()).unwrap()
+}
+
+fn is_there(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    status.is_ok_and(|status| !status.contains("State:\tZ"))
+}
+
+#[test]
+fn a_switch_in_a_machine_forwards_and_answers() {
+    let (Some(image), Some(scene)) = (image(), Scene::new()) else { return };
+    let mut switch = scene.start_machine(&image);
+    let machine = qemu(&switch);
+    let facts = std::fs::read_to_string(format!("/proc/{}/status", machine.as_raw_nonzero())).unwrap();
+    for fact in ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"] {
+        assert!(facts.contains(fact), "{facts}");
+    }
+    assert_eq!(scene.taps(), "", "they are in QEMU's network namespace");
+    assert!(!scene.pings(), "no entry routes");
+    scene.add_routes();
+    wait_until("a ping through the machine", 60, || scene.pings()).unwrap();
+    assert_eq!(scene.status()["placement"], "pipeline");
+    assert_eq!(scene.status()["ports"][0]["interface"], "p0", "ports have the names of the host");
+
+    let router = example("programs/router.p4");
+    assert_eq!(scene.asks(&["load", &router]), "keeps its state: RouterIngress.routes\n");
+    let unsafe_program = scene.file("wrong.o", "no object");
+    assert_eq!(code(&scene.ask(&["load", &unsafe_program])), 3);
+    wait_until("a ping through the new program", 60, || scene.pings()).unwrap();
+
+    kill_process(switch.pid(), Signal::TERM).unwrap();
+    wait_until("the end of the switch", 30, || switch.ended().is_some()).unwrap();
+    assert_eq!(switch.ended().unwrap().code(), Some(0));
+    assert!(!is_there(machine) && !scene.socket().exists());
+}
+
+#[test]
+fn the_end_of_a_machine_or_its_keeper_ends_both() {
+    let (Some(image), Some(scene)) = (image(), Scene::new()) else { return };
+    let mut switch = scene.start_machine(&image);
+    kill_process(qemu(&switch), Signal::KILL).unwrap();
+    wait_until("the end of the switch", 20, || switch.ended().is_some()).unwrap();
+    assert_eq!(switch.ended().unwrap().code(), Some(1));
+    assert!(!scene.socket().exists());
+    // The kernel ends a network namespace in the background.
+    let ends = || scene.host.ip("-d link show p0").unwrap().contains("promiscuity 0");
+    wait_until("the end of the taps", 20, ends).unwrap();
+
+    let switch = scene.start_machine(&image);
+    let machine = qemu(&switch);
+    kill_process(switch.pid(), Signal::KILL).unwrap();
+    wait_until("the end of QEMU", 20, || !is_there(machine)).unwrap();
+    wait_until("the end of the taps", 20, ends).unwrap();
+}
+
+#[test]
+fn what_a_machine_cannot_have_is_refused_by_name() {
+    let (Some(image), Some(scene)) = (image(), Scene::new()) else { return };
+    let image = image.display().to_string();
+    let run = |words: &[&str]| {
+        let mut command = scene.run_command(&["--placement", "pipeline", "--compartment", "vm"]);
+        command.args(["--accelerator", "tcg"]).args(words).output().unwrap()
+    };
+    let refused = |words: &[&str], exit: i32, why: &str| {
+        let answer = run(words);
+        assert!(code(&answer) == exit && stderr(&answer).contains(why), "{words:?}: {}", stderr(&answer));
+    };
+    let other = p4vm_image().unwrap().display().to_string();
+    refused(&["--image", &other], 3, "is an image of P4 VMs");
+    refused(&["--image", "/nowhere"], 3, "cannot read /nowhere/manifest.json");
+    refused(&["--image", &image, "--qemu", "/nowhere"], 1, "/nowhere");
+    refused(&["--image", &image, "--port", "3=pcap:in.pcap"], 3, "which needs files to read and write");
+    refused(&["--image", &image, "--port", "3=nowhere"], 1, "nowhere");
+    refused(&["--image", &image, "--metrics", "127.0.0.1:9465"], 3, "leave --metrics out");
+    let entries = scene.file("wrong.txt", "table_add nowhere x 1 =>\n");
+    refused(&["--image", &image, "--entries", &entries], 3, "wrong.txt:1: ");
+    let answer = scene.run_command(&["--compartment", "vm"]).output().unwrap();
+    assert!(code(&answer) == 3 && stderr(&answer).contains("--placement pipeline"), "{}", stderr(&answer));
+    assert_eq!(scene.taps(), "");
+}

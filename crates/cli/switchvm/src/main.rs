@@ -1,0 +1,98 @@
+//! The one program in a virtual machine that is a P4 switch.
+//!
+//! As the machine's first process it makes the file systems, loads the modules of the network devices, gets
+//! its configuration over a virtio-serial port, and is then the same switch as `p4shield switch run` on a
+//! host, whose clients come over that port ([`relay`]). When it ends, the machine powers off.
+#![forbid(unsafe_code)]
+
+mod host;
+mod relay;
+
+use anyhow::{Context, bail};
+use host::Host;
+use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
+use p4shield_p4switch::{Guest, Setup, SwitchError, run_in_guest};
+use p4shield_runtime::Verifier;
+use relay::Relay;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The switch's socket in the machine.
+const SOCKET: &str = "/run/switch.sock";
+
+fn main() {
+    if let Err(error) = run() {
+        report(&error);
+    }
+    let error = p4shield_boot::power_off();
+    report(&anyhow::Error::new(error).context("cannot power off"));
+}
+
+fn run() -> anyhow::Result<()> {
+    p4shield_boot::check_first().context("`p4shield switch run --compartment vm` starts a machine")?;
+    p4shield_boot::mount_all()?;
+    p4shield_boot::load_modules()?;
+    // While there is one thread, and before a program is read.
+    let verifier = Verifier::start(false).context("cannot start the verifier's process")?;
+    tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(std::io::stderr).init();
+    let host = Arc::new(Host::open()?);
+    let said = match serve(&host, verifier) {
+        Ok(()) => return Ok(()),
+        Err(error) => match error.downcast_ref::<SwitchError>() {
+            Some(e) if e.is_refusal() => FromSwitch::Refused(format!("{error:#}")),
+            _ => FromSwitch::Failed(format!("{error:#}")),
+        },
+    };
+    host.send(&said)
+}
+
+/// Gets the configuration, and forwards packets until the host stops the switch.
+fn serve(host: &Arc<Host>, verifier: Verifier) -> anyhow::Result<()> {
+    host.send(&FromSwitch::Booted { version: SWITCH_VERSION })?;
+    let mut received = host.receiver()?;
+    let ToSwitch::Setup { json, unix_ns, interfaces } = received.next()? else {
+        bail!("the host's first message is another one than expected");
+    };
+    p4shield_boot::follow_clock(unix_ns).context("cannot set the clock")?;
+    let setup: Setup = serde_json::from_slice(&json).context("the host's configuration is none")?;
+    p4shield_links::start("lo")?;
+    for (address, name) in &interfaces {
+        name_interface(*address, name)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let relay = Relay::new(Arc::clone(host), Path::new(SOCKET));
+    let guest = Guest { socket: SOCKET.into(), verifier };
+    let ready = || {
+        let stopped = Arc::clone(&stop);
+        // Clients come once the socket answers.
+        let relaying = std::thread::Builder::new().name("relay".to_owned());
+        match relaying.spawn(move || relay.serve(received, &stopped)) {
+            Ok(_) => host.send(&FromSwitch::Forwarding).unwrap_or_else(|e| report(&e)),
+            Err(error) => report(&anyhow::Error::new(error).context("cannot start a thread")),
+        }
+    };
+    run_in_guest(setup, guest, &stop, ready)?;
+    Ok(())
+}
+
+/// Gives the network device with this address its name, and sets it up.
+fn name_interface(address: [u8; 6], name: &str) -> anyhow::Result<()> {
+    let wanted = address.map(|byte| format!("{byte:02x}")).join(":");
+    let folder = Path::new("/sys/class/net");
+    for entry in std::fs::read_dir(folder).context("cannot list network devices")? {
+        let entry = entry?;
+        let address = std::fs::read_to_string(entry.path().join("address")).unwrap_or_default();
+        if address.trim() == wanted {
+            p4shield_links::rename(&entry.file_name().to_string_lossy(), name)?;
+            return Ok(p4shield_links::start(name)?);
+        }
+    }
+    bail!("the machine has no network device with address {wanted}, which is {name}")
+}
+
+/// Writes an error to the console.
+fn report(error: &anyhow::Error) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "switchvm: {error:#}");
+}

@@ -1,0 +1,216 @@
+//! Placement `pipeline` in a virtual machine: the process that starts it.
+//!
+//! ```text
+//!   interface ── macvtap, in QEMU's network namespace ── QEMU: virtio-net ──► AF_XDP, switch (`guest`)
+//!   clients ──► relay ── virtio-serial: frames ─────────────────────────────► desk
+//! ```
+//!
+//! This process reads no packet and parses no client's request. If it ends, so does QEMU; with QEMU ends its
+//! network namespace, and with that the taps.
+
+use crate::line::Setup;
+use crate::log_copy::copy_lines;
+use crate::relay::{Relay, RelayError};
+use crate::run::{SwitchError, check_inside, listen_on};
+use crate::surroundings::compartment_user;
+use p4shield_io::ports::CONTROLLER;
+use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
+use p4shield_links::{LinkError, Tap};
+use p4shield_socket::Listener;
+use p4shield_text::{chain, printable};
+use p4shield_vmm::{Nic, SwitchMachine};
+use rustix::fd::AsFd as _;
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Longest time until the machine's program asks for its configuration: by emulation, on a loaded machine.
+const BOOT: Duration = Duration::from_secs(120);
+/// Longest time until the switch forwards: its program is verified by emulation.
+const START: Duration = Duration::from_secs(300);
+/// Longest time for the machine to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// Longest time until QEMU has its network namespace.
+const NAMESPACE: Duration = Duration::from_secs(10);
+/// Time between two looks for the request to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// The most network devices: slots on QEMU's bus.
+const MAX_NICS: usize = 24;
+
+/// How a switch's machine is started.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The socket for commands.
+    pub socket: PathBuf,
+    /// The machine.
+    pub machine: p4shield_vmm::Machine,
+}
+
+/// Has a switch forward packets in a virtual machine until `stop` is set. Calls `ready` once the ports are
+/// open and the socket answers. Must be called while the process has one thread.
+///
+/// # Errors
+/// [`SwitchError`]: the switch did not start, or its machine has ended.
+pub fn run_in_machine(
+    setup: &Setup,
+    launch: &Machine,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> Result<(), SwitchError> {
+    check_inside(&setup.ports, setup.threads)?;
+    let names = setup.ports.iter().map(|(_, name)| name).filter(|name| *name != CONTROLLER);
+    let names: Vec<_> = names.cloned().collect();
+    if names.len() > MAX_NICS {
+        return Err(SwitchError::TooManyInside { ports: names.len(), most: MAX_NICS });
+    }
+    let listener = listen_on(&launch.socket)?;
+    let taps =
+        names.iter().enumerate().map(|(n, name)| Tapped::of(name, n)).collect::<Result<Vec<_>, _>>()?;
+    let nics = taps.iter().map(Tapped::nic).collect::<Result<_, _>>()?;
+    let started = SwitchMachine::start(&launch.machine, compartment_user(), nics);
+    let (machine, line, console) = started.map_err(|e| broken(io::Error::other(chain(&e))))?;
+    let interfaces = taps.iter().map(|tap| (tap.address, tap.interface.clone())).collect();
+    let served = hand_over(&taps, machine.pid()).and_then(|()| {
+        drop(taps);
+        let copy = std::thread::Builder::new().name("console".to_owned());
+        copy.spawn(move || copy_lines(console)).map_err(broken)?;
+        let relay = Relay::new(line).map_err(broken)?;
+        Host { relay, listener, interfaces, said: VecDeque::new() }.serve(setup, stop, ready)
+    });
+    let says_why = !matches!(served, Err(SwitchError::Compartment(_)));
+    let how = machine.end(if says_why { GRACE } else { Duration::ZERO });
+    match served {
+        Err(SwitchError::Ended(_)) => Err(SwitchError::Ended(how)),
+        other => other,
+    }
+}
+
+fn broken(error: impl Into<io::Error>) -> SwitchError {
+    SwitchError::Compartment(error.into())
+}
+
+/// A network interface, and the tap with its packets.
+struct Tapped {
+    interface: String,
+    tap: Tap,
+    address: [u8; 6],
+    mtu: u32,
+}
+
+impl Tapped {
+    fn of(interface: &str, number: usize) -> Result<Self, LinkError> {
+        let tap = Tap::of(interface, &format!("p4t{}.{number}", std::process::id()))?;
+        let mtu = tap.mtu()?;
+        // Locally administered, and known to the machine only: it finds its devices by them.
+        let address = [0x02, b'P', b'4', 0, 0, number as u8];
+        Ok(Self { interface: interface.to_owned(), tap, address, mtu })
+    }
+
+    fn nic(&self) -> Result<Nic, SwitchError> {
+        let tap = self.tap.as_fd().try_clone_to_owned().map_err(broken)?;
+        Ok(Nic { tap, address: self.address, mtu: self.mtu })
+    }
+}
+
+/// Moves taps into the network namespace of QEMU, with which they end, and sets them up there.
+fn hand_over(taps: &[Tapped], pid: u32) -> Result<(), SwitchError> {
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).map_err(broken);
+    let (ours, end) = (namespace("self")?, Instant::now() + NAMESPACE);
+    while namespace(&pid.to_string())? == ours {
+        if Instant::now() > end {
+            return Err(broken(io::Error::other("QEMU is in no network namespace of its own")));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for tap in taps {
+        p4shield_links::move_to(pid, tap.tap.name())?;
+        p4shield_links::start_in(pid, tap.tap.name())?;
+    }
+    Ok(())
+}
+
+/// This side of the line.
+struct Host {
+    relay: Relay,
+    listener: Listener,
+    interfaces: Vec<([u8; 6], String)>,
+    /// Messages that are not read yet.
+    said: VecDeque<FromSwitch>,
+}
+
+impl Host {
+    /// Configures the switch, and passes the bytes of clients on until `stop` is set.
+    fn serve(mut self, setup: &Setup, stop: &AtomicBool, ready: impl FnOnce()) -> Result<(), SwitchError> {
+        let json = serde_json::to_vec(setup).map_err(|e| broken(io::Error::from(e)))?;
+        let booted = self.wait_for(BOOT, stop)?;
+        match booted {
+            None => return Ok(()),
+            Some(FromSwitch::Booted { version: SWITCH_VERSION }) => {}
+            Some(_) => return Err(broken(io::Error::other(OTHER_IMAGE))),
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let interfaces = std::mem::take(&mut self.interfaces);
+        let unix_ns = u64::try_from(now).unwrap_or(u64::MAX);
+        self.relay.send(&ToSwitch::Setup { json, unix_ns, interfaces }).map_err(ended)?;
+        match self.wait_for(START, stop)? {
+            None => return self.stop(),
+            Some(FromSwitch::Forwarding) => ready(),
+            Some(_) => return Err(broken(io::Error::other("its program breaks the protocol"))),
+        }
+        while !stop.load(Ordering::Relaxed) {
+            let said = self.relay.round(Some(&mut self.listener), LOOK).map_err(ended)?;
+            self.said.extend(said);
+            while let Some(message) = self.said.pop_front() {
+                refusal(message)?;
+            }
+        }
+        self.stop()
+    }
+
+    /// Waits for the next message of the switch; `None`: `stop` is set.
+    fn wait_for(&mut self, longest: Duration, stop: &AtomicBool) -> Result<Option<FromSwitch>, SwitchError> {
+        let end = Instant::now() + longest;
+        while !stop.load(Ordering::Relaxed) {
+            if Instant::now() > end {
+                let late = format!("it does not start within {} s", longest.as_secs());
+                return Err(broken(io::Error::new(io::ErrorKind::TimedOut, late)));
+            }
+            if let Some(message) = self.said.pop_front() {
+                return refusal(message).map(Some);
+            }
+            self.said.extend(self.relay.round(None, LOOK).map_err(ended)?);
+        }
+        Ok(None)
+    }
+
+    /// Has the switch end.
+    fn stop(mut self) -> Result<(), SwitchError> {
+        let end = Instant::now() + GRACE;
+        let mut sent = self.relay.send(&ToSwitch::Stop);
+        while sent.is_ok() && Instant::now() < end {
+            sent = self.relay.round(None, LOOK).map(drop);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the error that the switch reports, or its message.
+fn refusal(message: FromSwitch) -> Result<FromSwitch, SwitchError> {
+    match message {
+        FromSwitch::Refused(why) => Err(SwitchError::Refused(printable(&why))),
+        FromSwitch::Failed(why) => Err(SwitchError::Inside(printable(&why))),
+        other => Ok(other),
+    }
+}
+
+fn ended(error: RelayError) -> SwitchError {
+    match error {
+        RelayError::Ended => SwitchError::Ended(String::new()),
+        other => broken(io::Error::other(chain(&other))),
+    }
+}
+
+const OTHER_IMAGE: &str = "its image is of another version; build it with `p4shield image build --switch` of \
+                           the same version";

@@ -22,8 +22,9 @@ flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
 STATIC_PATHS=$(printf '%s\n' "$PWD=/p4shield" "${CARGO_HOME:-$HOME/.cargo}/registry=/registry" \
   "$(rustc --print sysroot)=/rust" "$target=/target")
 export STATIC_PATHS
+# Both packages, whichever is built: otherwise the crates that they share would be compiled twice, with other features.
 RUSTC_WRAPPER=$PWD/scripts/rustc-remap.sh RUSTFLAGS="${flags[*]}" \
-  cargo build --profile "$profile" --locked -p "p4shield-$program" --target "$host" --target-dir "$target"
+  cargo build --profile "$profile" --locked -p p4shield-p4vm -p p4shield-switchvm --bin "$program" --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
 install -Dm755 "$target/$host/$profile/$program" "$folder/$program.$$"
 mv -f "$folder/$program.$$" "$folder/$program"

@@ -3,8 +3,8 @@
 //! | function | effect |
 //! |---|---|
 //! | [`Tap::of`] | makes a tap that has all packets of an interface: a macvtap in passthru mode |
-//! | [`move_to`] | moves an interface into the network namespace of a process |
-//! | [`start`], [`start_in`] | sets an interface up, here or in the network namespace of a process |
+//! | [`move_to`] | moves an interface into another network namespace |
+//! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
 //! | [`rename`] | gives an interface another name |
 
 #![forbid(unsafe_code)]

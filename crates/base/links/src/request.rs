@@ -13,9 +13,8 @@ use neli::utils::Groups;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// `IFLA_MACVLAN_MODE` and `MACVLAN_MODE_PASSTHRU` (`include/uapi/linux/if_link.h`).
 const MODE: u16 = 1;
@@ -45,17 +44,16 @@ pub fn start(interface: &str) -> Result<(), LinkError> {
     change(IfinfomsgBuilder::default().up(), index, RtBuffer::new()).map_err(failed)
 }
 
-/// Sets an interface up in the network namespace of a process of this machine.
+/// Sets an interface up in a network namespace.
 ///
 /// # Errors
-/// The process or the interface is not there, or the kernel refuses it.
-pub fn start_in(pid: u32, interface: &str) -> Result<(), LinkError> {
+/// The interface is not there, or the kernel refuses it.
+pub fn start_in(namespace: BorrowedFd<'_>, interface: &str) -> Result<(), LinkError> {
     let failed = || LinkError::of("set up", interface);
-    let namespace = File::open(format!("/proc/{pid}/ns/net")).map_err(failed())?;
     // The namespace of the calling thread stays as it is.
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
-            let moved = move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
+            let moved = move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network));
             moved.map_err(|e| failed()(e.into()))?;
             start(interface)
         });
@@ -74,14 +72,14 @@ pub fn rename(interface: &str, name: &str) -> Result<(), LinkError> {
     change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
 }
 
-/// Moves an interface into the network namespace of a process of this machine, where it is down.
+/// Moves an interface into a network namespace, where it is down.
 ///
 /// # Errors
-/// The process or the interface is not there, or the kernel refuses it.
-pub fn move_to(pid: u32, interface: &str) -> Result<(), LinkError> {
+/// The interface is not there, or the kernel refuses it.
+pub fn move_to(namespace: BorrowedFd<'_>, interface: &str) -> Result<(), LinkError> {
     let index = index_of(interface)?;
     let failed = || LinkError::of("move", interface);
-    let attributes = [attribute(Ifla::NetNsPid, pid).map_err(failed())?];
+    let attributes = [attribute(Ifla::NetNsFd, namespace.as_raw_fd()).map_err(failed())?];
     change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
 }
 

@@ -50,12 +50,14 @@ fn a_tap_that_was_moved_ends_with_its_namespace() {
         let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).unwrap();
         let own = namespace("thread-self");
         wait_until("the namespace", 5, || namespace(&pid.to_string()) != own).unwrap();
-        move_to(pid, "t").unwrap();
+        let theirs = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
+        move_to(theirs.as_fd(), "t").unwrap();
         assert!(index_of("t").is_err());
-        start_in(pid, "t").unwrap();
+        start_in(theirs.as_fd(), "t").unwrap();
         assert_eq!(namespace("thread-self"), own, "the caller stays");
-        assert!(start_in(pid, "nothing").is_err() && move_to(u32::MAX, "v0").is_err());
-        drop(tap);
+        let none = std::fs::File::open("/dev/null").unwrap();
+        assert!(start_in(theirs.as_fd(), "nothing").is_err() && move_to(none.as_fd(), "v0").is_err());
+        drop((tap, theirs));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         // Another tap needs the interface to be free.

@@ -38,7 +38,8 @@ impl<I: PacketIo> Switch<I> {
 
     /// Goes on with packets whose answers are there. Returns their number.
     pub(crate) fn answer(&mut self) -> usize {
-        if self.local.calls.waiting() == 0 {
+        // Answers without a packet are taken, too: they make room for further messages.
+        if self.local.calls.is_idle() {
             return 0;
         }
         let (mut pipeline, mut queues) = (self.pipeline.lock(), self.queues.lock_any());

@@ -236,6 +236,11 @@ impl Calls {
         self.order.len()
     }
 
+    /// Returns true if no packet waits and no answer is to come, not even a late one.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.order.is_empty() && self.asked.is_empty()
+    }
+
     /// Returns the flow of a packet that arrives at the port in this place.
     pub(crate) fn flow(port: usize, bytes: &[u8]) -> u16 {
         let word =

@@ -105,7 +105,8 @@ fn check_program(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
 /// Replaces a file as a whole. All users may read it: an image holds no secret.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
     let mut new = path.as_os_str().to_owned();
-    new.push(".new");
+    // Another process may build the same image.
+    new.push(format!(".{}.new", std::process::id()));
     std::fs::write(&new, bytes).map_err(ImageError::file(Operation::Write, Path::new(&new)))?;
     std::fs::rename(&new, path).map_err(ImageError::file(Operation::Replace, path))
 }

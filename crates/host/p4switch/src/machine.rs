@@ -16,10 +16,11 @@ use crate::surroundings::compartment_user;
 use p4shield_io::ports::CONTROLLER;
 use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
 use p4shield_links::{LinkError, Tap};
+use p4shield_runtime::sandbox::new_network;
 use p4shield_socket::Listener;
 use p4shield_text::{chain, printable};
 use p4shield_vmm::{Nic, SwitchMachine};
-use rustix::fd::AsFd as _;
+use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -32,8 +33,6 @@ const BOOT: Duration = Duration::from_secs(120);
 const START: Duration = Duration::from_secs(300);
 /// Longest time for the machine to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// Longest time until QEMU has its network namespace.
-const NAMESPACE: Duration = Duration::from_secs(10);
 /// Time between two looks for the request to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// The most network devices: slots on QEMU's bus.
@@ -69,14 +68,16 @@ pub fn run_in_machine(
     let taps =
         names.iter().enumerate().map(|(n, name)| Tapped::of(name, n)).collect::<Result<Vec<_>, _>>()?;
     let nics = taps.iter().map(Tapped::nic).collect::<Result<_, _>>()?;
-    let started = SwitchMachine::start(&launch.machine, compartment_user(), nics);
-    let (machine, line, console) = started.map_err(|e| broken(io::Error::other(chain(&e))))?;
     let interfaces = taps.iter().map(|tap| (tap.address, tap.interface.clone())).collect();
-    let served = hand_over(&taps, machine.pid()).and_then(|()| {
-        drop(taps);
+    let network = new_network().map_err(broken)?;
+    hand_over(&taps, network.as_fd())?;
+    let started = SwitchMachine::start(&launch.machine, compartment_user(), network.as_fd(), nics);
+    let (machine, line, console) = started.map_err(|e| broken(io::Error::other(chain(&e))))?;
+    // From here on QEMU has them.
+    drop((taps, network));
+    let served = Relay::new(line).map_err(broken).and_then(|relay| {
         let copy = std::thread::Builder::new().name("console".to_owned());
         copy.spawn(move || copy_lines(console)).map_err(broken)?;
-        let relay = Relay::new(line).map_err(broken)?;
         Host { relay, listener, interfaces, said: VecDeque::new() }.serve(setup, stop, ready)
     });
     let says_why = !matches!(served, Err(SwitchError::Compartment(_)));
@@ -115,18 +116,10 @@ impl Tapped {
 }
 
 /// Moves taps into the network namespace of QEMU, with which they end, and sets them up there.
-fn hand_over(taps: &[Tapped], pid: u32) -> Result<(), SwitchError> {
-    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).map_err(broken);
-    let (ours, end) = (namespace("self")?, Instant::now() + NAMESPACE);
-    while namespace(&pid.to_string())? == ours {
-        if Instant::now() > end {
-            return Err(broken(io::Error::other("QEMU is in no network namespace of its own")));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn hand_over(taps: &[Tapped], namespace: BorrowedFd<'_>) -> Result<(), LinkError> {
     for tap in taps {
-        p4shield_links::move_to(pid, tap.tap.name())?;
-        p4shield_links::start_in(pid, tap.tap.name())?;
+        p4shield_links::move_to(namespace, tap.tap.name())?;
+        p4shield_links::start_in(namespace, tap.tap.name())?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Most bytes that wait for the machine before no more are read from clients.
 const MAX_UNSENT: usize = 1 << 20;
-/// Most bytes that wait for a client: the longest answer.
+/// Most bytes that wait for clients, together.
 const MAX_UNREAD: usize = 64 << 20;
 
 /// Reason why the machine cannot be used further.
@@ -155,7 +155,8 @@ impl Relay {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
         client.unread.extend_from_slice(bytes);
         let is_open = write_some(&mut client.stream, &mut client.unread).is_ok();
-        if is_open && client.unread.len() <= MAX_UNREAD {
+        let unread: usize = self.clients.values().map(|client| client.unread.len()).sum();
+        if is_open && unread <= MAX_UNREAD {
             return Ok(());
         }
         self.clients.remove(&number);

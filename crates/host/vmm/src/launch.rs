@@ -2,9 +2,9 @@
 //!
 //! QEMU executes what the guest wants, so it is confined as a P4 VM in a process is: a user of the
 //! tenant's own, no capability and no way to gain one, network, IPC and UTS namespaces without anything
-//! in them, and QEMU's own system call filter. `unshare` and `setpriv` of util-linux, which every Debian
-//! has, do what a process does between fork and exec. QEMU is killed when this process ends, however that
-//! happens, and cannot renounce it (`last_signal`).
+//! in them (but the taps of a P4 switch), and QEMU's own system call filter. `unshare`, `nsenter` and
+//! `setpriv` of util-linux, which every Debian has, do what a process does between fork and exec. QEMU is
+//! killed when this process ends, however that happens, and cannot renounce it (`last_signal`).
 
 use crate::command::{Lines, Machine, arguments};
 use crate::error::VmmError;
@@ -13,7 +13,7 @@ use rustix::io::FdFlags;
 use rustix::process::{DumpableBehavior, Gid, Uid};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(crate) fn launch(machine: &Machine, uid: u32) -> Result<Launched, VmmError> 
         rings: inherit(&rings.1)?,
         qmp: inherit(&qmp.1)?,
     };
-    let child = spawn(machine, uid, |machine| arguments(machine, &lines))?;
+    let child = spawn(machine, uid, None, |machine| arguments(machine, &lines))?;
     Ok(Launched { child, console: console.0, messages: messages.0, rings: rings.0, qmp: qmp.0.into() })
 }
 
@@ -54,20 +54,24 @@ pub(crate) fn inherit(fd: impl AsFd) -> Result<RawFd, VmmError> {
     Ok(fd.as_raw_fd())
 }
 
-/// Starts QEMU with the arguments that a machine needs whose files it has inherited.
+/// Starts QEMU with the arguments that a machine needs whose files it has inherited, in this network
+/// namespace or in one without interfaces.
 pub(crate) fn spawn(
     machine: &Machine,
     uid: u32,
+    network: Option<BorrowedFd<'_>>,
     arguments: impl FnOnce(&Machine) -> Vec<String>,
 ) -> Result<Child, VmmError> {
     let (kernel, initramfs) = (inherited(&machine.kernel)?, inherited(&machine.initramfs)?);
     let machine = Machine { kernel: path_of(&kernel), initramfs: path_of(&initramfs), ..machine.clone() };
-    let mut command = Command::new("unshare");
-    command.args(confinement(&machine, uid)).arg(&machine.qemu).args(arguments(&machine));
+    let network = network.map(inherit).transpose()?;
+    let words = confinement(&machine, uid, network);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(&machine.qemu).args(arguments(&machine));
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     last_signal::keep()?;
-    command.spawn().map_err(|source| VmmError::Spawn { program: "unshare".to_owned(), source })
+    command.spawn().map_err(|source| VmmError::Spawn { program: words[0].clone(), source })
 }
 
 /// Opens a file of the image for QEMU, whose user may not be able to: a home folder, for example, is closed.
@@ -83,10 +87,14 @@ fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Returns the arguments of `unshare` and `setpriv` in front of QEMU's.
-fn confinement(machine: &Machine, uid: u32) -> Vec<String> {
+/// Returns the words in front of QEMU's: `nsenter`, if there is a network namespace, `unshare` and `setpriv`.
+fn confinement(machine: &Machine, uid: u32, network: Option<RawFd>) -> Vec<String> {
     let is_root = rustix::process::geteuid().is_root();
-    let mut all: Vec<String> = ["--net", "--ipc", "--uts"].map(str::to_owned).into();
+    let mut all = match network {
+        Some(fd) => vec!["nsenter".to_owned(), format!("--net=/proc/self/fd/{fd}"), "unshare".to_owned()],
+        None => vec!["unshare".to_owned(), "--net".to_owned()],
+    };
+    all.extend(["--ipc", "--uts"].map(str::to_owned));
     if !is_root {
         all.extend(["--user", "--map-current-user"].map(str::to_owned));
     }

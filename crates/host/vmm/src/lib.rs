@@ -104,6 +104,9 @@ fn finish(child: &mut Child, grace: Duration) -> String {
             _ => break,
         }
     }
-    let _ = child.kill();
+    if let Err(error) = child.kill() {
+        // Of another user, if this process has no CAP_KILL. The kernel ends it with this process.
+        return format!("it does not end by itself, and cannot be killed: {error}");
+    }
     child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
 }

@@ -17,6 +17,7 @@ mod root;
 pub mod seccomp;
 
 pub use limits::Limits;
+pub use namespaces::new_network;
 
 use p4shield_control::{Measure, SandboxReport};
 use std::os::fd::RawFd;

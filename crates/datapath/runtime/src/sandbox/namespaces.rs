@@ -3,7 +3,8 @@
 use super::{During, SandboxError, Step};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
-use std::fs;
+use std::os::fd::OwnedFd;
+use std::{fs, io};
 
 const NEEDS_USERNS: &str = "enable user namespaces (sysctl user.max_user_namespaces, \
                             kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; \
@@ -41,6 +42,21 @@ pub(super) fn own_namespaces() -> Result<(), SandboxError> {
     rustix::system::sethostname(b"p4vm").during(Step("hide the host's name", NEEDS_USERNS))
 }
 
+/// Creates a network namespace for another process. It lasts as long as its descriptor and its processes.
+///
+/// # Errors
+/// The process has no `CAP_SYS_ADMIN`, or a thread cannot be started.
+pub fn new_network() -> io::Result<OwnedFd> {
+    // The namespace of the calling thread stays as it is.
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            unshare(UnshareFlags::NEWNET)?;
+            Ok(fs::File::open("/proc/thread-self/ns/net")?.into())
+        });
+        there.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    })
+}
+
 /// Creates a cgroup namespace with the process's present cgroup as root.
 pub(super) fn own_cgroup_namespace() -> Result<(), SandboxError> {
     unshare(UnshareFlags::NEWCGROUP)
@@ -61,7 +77,7 @@ pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
             unsafe { libc::_exit(0) }
         }
         _ => {
-            let e = std::io::Error::last_os_error();
+            let e = io::Error::last_os_error();
             return Err(
                 Step("start as process 1 of its PID namespace", "raise the limit of processes").failed(e)
             );

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use p4shield_image::{ImageError, build, build_switch};
 
@@ -41,6 +42,7 @@ fn program(name: &str) -> Result<PathBuf> {
 pub fn p4vm_image() -> Result<PathBuf> {
     let program = p4vm_program()?;
     let image = program.with_file_name("image");
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     build(&program, &Kernel::get()?.image(), &image).map_err(failed)?;
     Ok(image)
 }
@@ -53,9 +55,13 @@ pub fn switch_image() -> Result<PathBuf> {
     let (program, kernel) = (switch_program()?, Kernel::get()?);
     let image = program.with_file_name("switch-image");
     let modules = kernel.module_folder()?;
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     build_switch(&program, &kernel.image(), Some(&modules), &image).map_err(failed)?;
     Ok(image)
 }
+
+/// Held while an image is built: threads of one process would replace each other's files.
+static BUILDING: Mutex<()> = Mutex::new(());
 
 fn failed(error: ImageError) -> Error {
     Error::failed("p4shield image build", error.to_string())

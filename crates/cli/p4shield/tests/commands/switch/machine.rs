@@ -18,15 +18,34 @@ fn image() -> Option<PathBuf> {
 }
 
 impl Scene {
+    /// Starts the example in a machine, with no other capabilities than the service has.
     fn start_machine(&self, image: &Path) -> Guarded {
-        let mut command = self.run_command(&["--placement", "pipeline", "--compartment", "vm"]);
-        self.start_command(command.args(["--accelerator", "tcg", "--image"]).arg(image))
+        let run =
+            self.run_command(&["--placement", "pipeline", "--compartment", "vm", "--accelerator", "tcg"]);
+        let mut command = self.host.command("setpriv");
+        command.arg(format!("--bounding-set=-all{}", capabilities())).arg("--no-new-privs");
+        command.arg(run.get_program()).args(run.get_args()).arg("--image").arg(image);
+        self.start_command(&mut command)
     }
 
     /// Returns the taps of the host's interfaces.
     fn taps(&self) -> String {
         self.host.ip("-br link show type macvtap").unwrap()
     }
+}
+
+/// Returns the capabilities of the unit and of what its page adds for machines, as `setpriv` has them.
+fn capabilities() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let list = |file: &str, section: &str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let rest = text.split(section).nth(1).unwrap().split("CapabilityBoundingSet=").nth(1).unwrap();
+        rest.split(['`', '\n']).next().unwrap().to_lowercase()
+    };
+    let unit = list("packaging/systemd/p4shield-switch@.service", "[Service]");
+    let further = list("docs/how-to/switch-service.md", "## In a virtual machine");
+    let names = unit.split_whitespace().chain(further.split_whitespace());
+    names.map(|name| format!(",+{}", name.strip_prefix("cap_").unwrap())).collect()
 }
 
 /// Returns QEMU's process.

@@ -100,7 +100,8 @@ impl PortInfo {
 pub enum Notice {
     /// Packets may bypass the programs: the cause and the remedy.
     Bypass(String),
-    /// No packet of this port is mediated: the reason and the remedy.
+    /// No packet of this port is mediated; without a port, none of some socket of the switch: the reason and
+    /// the remedy.
     Unmediated(String),
     /// Anything else.
     Note(String),

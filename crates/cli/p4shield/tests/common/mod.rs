@@ -1,6 +1,9 @@
 //! The binary, as a user or a script runs it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub(crate) mod deb;
+pub(crate) mod unit;
+
 use std::path::Path;
 use std::process::{Command, Output};
 

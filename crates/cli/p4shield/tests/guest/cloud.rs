@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::common::deb::cannot_build;
+use crate::installed;
 use p4shield_agent::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Guarded, Guest, NetNs, OpenVswitch, leftover, wait_until};
@@ -18,8 +20,19 @@ const CLIENT: &str = "10.9.4.1";
 const GUEST_MAC: &str = "52:54:00:00:04:02";
 
 /// TCP memory above which the tenant sheds load. Linux 6 accounts it in steps of a MiB for each processor.
-const THRESHOLD: &str = "3MiB";
 const THRESHOLD_BYTES: u64 = 3 << 20;
+
+/// Variables that this test sets in the configuration file of the package. Agent and auditor find their
+/// pages by the devices' sizes (`pci:auto`), as the file says already.
+const CONFIGURATION: [(&str, &str); 4] = [
+    ("TENANT", "alice"),
+    ("VM", "web"),
+    ("AGENT_OPTIONS", "--interface eth0 --tcp-threshold 3MiB"),
+    ("AUDIT_OPTIONS", "--log-interval-ms 200 --expect-age-limit 3000 --hold-ms 1500"),
+];
+
+/// The line added to it: the log shows the reason if the kernel refuses the tap.
+const LOG: &str = "P4SHIELD_LOG=info,libbpf=debug";
 
 /// PCI slots of the ivshmem devices of info page and log page.
 const PAGES: [u8; 2] = [5, 6];
@@ -51,6 +64,9 @@ impl Cloud {
         if attached == Attached::Dpdk && !library().is_file() {
             return Err(format!("{} was not built", library().display()));
         }
+        if let Some(why) = cannot_build(&[]) {
+            return Err(why);
+        }
         OpenVswitch::usable()?;
         Guest::usable()
     }
@@ -65,12 +81,12 @@ impl Cloud {
         prepare(dir.path(), attached);
         let daemon = start_daemon(dir.path(), &host);
         let at = |name: &str| dir.path().join(name);
-        let mut guest = Guest::setup()
-            .program(Path::new(env!("CARGO_BIN_EXE_p4shield")))
-            .file("/etc/alice.key", &std::fs::read(at("alice.key")).unwrap())
-            .options(definition(dir.path(), attached))
-            .start()
-            .unwrap();
+        let setup = Guest::setup()
+            .file(installed::KEY, &std::fs::read(at("alice.key")).unwrap())
+            .options(definition(dir.path(), attached));
+        let packages = installed::packages().iter();
+        let setup = packages.fold(setup, |setup, (name, bytes)| setup.package(name, bytes));
+        let mut guest = setup.start().unwrap();
         let mut setup = OpenVswitch::over_dpdk();
         if attached == Attached::Dpdk {
             setup = setup.env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", at("p4shield.toml"));
@@ -79,30 +95,22 @@ impl Cloud {
         switch.add_interface("uplink", "uplink0").unwrap();
         switch.add_vhost_client("vm0", &at("vm0.sock")).unwrap();
         guest.wait_booted().unwrap();
-        guest.must("chmod 600 /etc/alice.key").unwrap();
+        installed::install(&mut guest, &CONFIGURATION, LOG);
         guest.must(&format!("ip addr add {GUEST}/24 dev eth0 && ip link set eth0 up")).unwrap();
         Self { guest, switch, client, daemon: Some(daemon), host, dir }
     }
 
-    /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes. The agent finds its
-    /// page by the device's size (`pci:auto`).
+    /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes.
     pub(crate) fn start_agent(&mut self) {
-        self.guest
-            .must(&format!(
-                "p4shield agent run --tenant alice --vm web --key /etc/alice.key --info-page pci:auto \
-                 --state /var/lib/epoch --socket /run/agent.sock --interface eth0 \
-                 --tcp-threshold {THRESHOLD} \
-                 >/tmp/agent.log 2>&1 &"
-            ))
-            .unwrap();
+        let agent = installed::line(&mut self.guest, "p4shield-agent", "");
+        self.guest.must(&format!("{agent} >/tmp/agent.log 2>&1 &")).unwrap();
         self.wait_known();
     }
 
     /// Starts the auditor in the guest, and waits until it accounts for every packet.
     pub(crate) fn start_audit(&mut self) {
-        let audit = "P4SHIELD_LOG=info,libbpf=debug p4shield audit --json --tenant alice --vm web \
-                     --key /etc/alice.key --log-page pci:auto --interface eth0 --log-interval-ms 200 \
-                     --expect-age-limit 3000 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log";
+        let audit = installed::line(&mut self.guest, "p4shield-audit@", "eth0");
+        let audit = format!("{audit} >/tmp/audit.json 2>/tmp/audit.log");
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest
             .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))
@@ -110,7 +118,10 @@ impl Cloud {
         // A kernel that refuses the tap leaves an audit by counters, which proves less.
         let watching = "grep -q '\"event\":\"started\"' /tmp/audit.json";
         let guest = &mut self.guest;
-        let _ = wait_until("the auditor's start", 60, || guest.run(watching, 30).unwrap().code == 0);
+        let started = wait_until("the auditor's start", 60, || guest.run(watching, 30).unwrap().code == 0);
+        if let Err(why) = started {
+            panic!("{why}\n{}", guest.must("cat /tmp/audit.json /tmp/audit.log").unwrap());
+        }
         let said = guest.must("cat /tmp/audit.json; grep -B30 'END PROG LOAD' /tmp/audit.log; true").unwrap();
         assert!(said.contains("\"blind\":\"\""), "the auditor has no tap: {said}");
         let aligned = "grep -c '\"notice\":\"aligned\"' /tmp/audit.json";

@@ -1,7 +1,11 @@
 //! P4 Shield with a real guest: an ordinary Linux in QEMU, on a vhost-user port of an unmodified Open vSwitch
-//! over DPDK. Agent and auditor run in the guest and reach their pages through ivshmem devices.
+//! over DPDK. Agent and auditor run in the guest, installed from the Debian packages, and reach their pages
+//! through ivshmem devices.
 
 mod cloud;
+#[path = "../common/mod.rs"]
+mod common;
+mod installed;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use p4shield_testbed::guest::{p4vm_program, switch_program};
-use p4shield_testbed::process::find;
+use crate::common::deb::{build, cannot_build};
+use p4shield_testbed::process::{find, run};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -14,9 +14,8 @@ fn missing() -> Option<String> {
     if let Err(why) = p4shield_testbed::usable() {
         return Some(why);
     }
-    let commands = ["dpkg-deb", "dpkg-shlibdeps", "dpkg-gencontrol", "unshare"];
-    if let Some(command) = commands.into_iter().find(|command| find(command).is_none()) {
-        return Some(format!("the command {command} is missing"));
+    if let Some(why) = cannot_build(&["unshare"]) {
+        return Some(why);
     }
     let overlay = "mount -t tmpfs none /mnt && mkdir /mnt/u /mnt/w /mnt/r && \
                    mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r";
@@ -24,38 +23,11 @@ fn missing() -> Option<String> {
     mounted.is_ok_and(|o| !o.status.success()).then(|| "this container must not mount an overlay".into())
 }
 
-/// Runs a command that succeeds. Returns its standard output.
-fn output(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{command:?}: {}\n{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// Builds the packages in `folder`. Returns their paths.
-fn build(folder: &Path) -> Vec<PathBuf> {
-    let built = folder.join("built");
-    std::fs::create_dir(&built).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_p4shield"), built.join("p4shield")).unwrap();
-    for library in ["dpdk", "xsk", "inline", "ethdev"].map(|name| format!("libp4shield_{name}.so")) {
-        let path = std::env::current_exe().unwrap().with_file_name(&library);
-        std::fs::copy(path, built.join(&library)).unwrap();
-    }
-    std::fs::create_dir(built.join("static")).unwrap();
-    std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
-    std::fs::copy(switch_program().unwrap(), built.join("static/switchvm")).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/deb.sh");
-    let mut command = Command::new(script);
-    // Compression of unoptimised code would be most of the test.
-    command.arg(&built).arg(folder.join("packages")).env("DEB_COMPRESSION", "none");
-    output(&mut command).lines().filter(|line| line.ends_with(".deb")).map(PathBuf::from).collect()
-}
-
 /// Checks that no file is in two packages.
 fn check_contents(packages: &[PathBuf]) {
     let mut owners: BTreeMap<String, &Path> = BTreeMap::new();
     for package in packages {
-        let listed = output(Command::new("dpkg-deb").arg("-c").arg(package));
+        let listed = run(Command::new("dpkg-deb").arg("-c").arg(package)).unwrap();
         for line in listed.lines().filter(|line| !line.starts_with('d')) {
             let file = line.split_whitespace().nth(5).unwrap().to_owned();
             assert!(line.contains(" root/root "), "{line}");
@@ -110,7 +82,7 @@ fn debians_checks_find_no_error_in_the_packages() {
     }
     let folder = p4shield_testbed::leftover::folder("lintian").unwrap();
     let packages = build(folder.path());
-    output(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(packages));
+    run(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(packages)).unwrap();
 }
 
 #[test]

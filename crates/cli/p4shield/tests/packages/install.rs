@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use p4shield_testbed::guest::{p4vm_program, switch_program};
+use crate::common::deb::built;
 
 /// Runs a script of the repository.
 fn script(name: &str, arguments: &[&Path]) -> Output {
@@ -35,17 +35,8 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
 #[test]
 fn what_is_installed_is_removed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let (built, root) = (folder.path().join("built"), folder.path().join("root"));
-    std::fs::create_dir(&built).unwrap();
-    let binary = built.join("p4shield");
-    std::fs::copy(env!("CARGO_BIN_EXE_p4shield"), &binary).unwrap();
-    for library in ["dpdk", "xsk", "inline", "ethdev"].map(|name| format!("libp4shield_{name}.so")) {
-        let path = std::env::current_exe().unwrap().with_file_name(&library);
-        std::fs::copy(path, built.join(&library)).unwrap();
-    }
-    std::fs::create_dir(built.join("static")).unwrap();
-    std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
-    std::fs::copy(switch_program().unwrap(), built.join("static/switchvm")).unwrap();
+    let root = folder.path().join("root");
+    let binary = built(folder.path()).join("p4shield");
     let others = root.join("usr/local/share/doc/other");
     std::fs::create_dir_all(&others).unwrap();
     std::fs::write(others.join("README"), "").unwrap();

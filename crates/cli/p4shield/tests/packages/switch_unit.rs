@@ -2,28 +2,15 @@
 
 use std::path::Path;
 
+use crate::common::unit::{Environment, Unit};
 use crate::common::{code, example, p4shield, stderr};
 
 const UNIT: &str = include_str!("../../../../../packaging/systemd/p4shield-switch@.service");
 const SAMPLE: &str = include_str!("../../../../../packaging/systemd/switch.conf");
 
-/// Returns the value of a variable as systemd reads it from an EnvironmentFile, or an empty one.
-fn variable<'a>(file: &'a str, name: &str) -> &'a str {
-    let mut lines = file.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    lines.next_back().unwrap_or_default().trim_matches('"')
-}
-
-/// Returns the words of ExecStart as systemd expands them: `${NAME}` is one word, `$NAME` are its words.
+/// Returns the words of ExecStart with the variables of `file`.
 fn command(file: &str, instance: &str) -> Vec<String> {
-    let line = UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let words = line.split(' ').flat_map(|word| match word.strip_prefix('$') {
-        None => vec![word.replace("%i", instance)],
-        Some(name) => match name.strip_prefix('{') {
-            Some(name) => vec![variable(file, name.trim_end_matches('}')).to_owned()],
-            None => variable(file, name).split_whitespace().map(str::to_owned).collect(),
-        },
-    });
-    words.collect()
+    Unit::parse(UNIT, instance).command(&Environment::parse(file))
 }
 
 #[test]
@@ -58,7 +45,8 @@ fn the_command_accepts_what_the_sample_may_say() {
     assert_eq!(code(&started), 1, "{}", stderr(&started));
     assert!(stderr(&started).contains("p4s-none1"), "{}", stderr(&started));
     // Mistakes that a person has to correct, after which the unit does not try again.
-    let prevented = UNIT.lines().find_map(|l| l.strip_prefix("RestartPreventExitStatus=")).unwrap();
+    let unit = Unit::parse(UNIT, "s1");
+    let prevented = unit.value("RestartPreventExitStatus").unwrap();
     let wrong = |from: &str, to: &str| {
         let words: Vec<_> = words.iter().map(|w| w.replace(from, to)).collect();
         let words: Vec<_> = words.iter().map(String::as_str).collect();

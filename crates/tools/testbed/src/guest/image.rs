@@ -111,12 +111,12 @@ fn stripped(program: &Path, work: &Path) -> Result<Vec<u8>> {
 }
 
 /// Returns the paths of a program's shared libraries and interpreter; none for a static program.
-fn needed_libraries(program: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn needed_libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let Ok(listed) = run(Command::new("ldd").arg(program)) else { return Ok(Vec::new()) };
     let paths = listed.split_whitespace().filter(|w| w.starts_with('/'));
     Ok(paths.map(PathBuf::from).collect())
 }
 
-fn read(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
+pub(super) fn read(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
     Error::system(format!("read {what}"))
 }

@@ -2,7 +2,7 @@
 # The first program of a test's guest. What it prints goes to the first serial port, which the test keeps as a log;
 # the second serial port is a shell for the test.
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/root
+export PATH=/bin:/usr/bin HOME=/root
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null

@@ -6,6 +6,7 @@
 
 mod image;
 mod p4vm;
+mod packages;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -49,7 +50,8 @@ const CLOCK_TRIES: u64 = 60;
 #[derive(Debug, Clone, Default)]
 pub struct GuestSetup {
     programs: Vec<PathBuf>,
-    files: Vec<(String, Vec<u8>)>,
+    files: packages::Files,
+    packages: Vec<packages::Package>,
     network: Option<(PathBuf, String)>,
     /// Pairs of queues beyond the first.
     more_queues: u16,
@@ -69,6 +71,14 @@ impl GuestSetup {
     #[must_use]
     pub fn file(mut self, path: &str, bytes: &[u8]) -> Self {
         self.files.push((path.to_owned(), bytes.to_vec()));
+        self
+    }
+
+    /// Brings a Debian package along, for [`Guest::install`]: the file's name and its contents. The guest has
+    /// the libraries of the packages that it depends on, and no other ones for it.
+    #[must_use]
+    pub fn package(mut self, name: &str, bytes: &[u8]) -> Self {
+        self.packages.push((name.to_owned(), bytes.to_vec()));
         self
     }
 
@@ -106,16 +116,20 @@ impl GuestSetup {
     ///
     /// # Errors
     /// There is no kernel, or QEMU does not start.
-    pub fn start(self) -> Result<Guest> {
+    pub fn start(mut self) -> Result<Guest> {
         let dir = folder("guest")?;
         let at = |name: &str| dir.path().join(name);
         let kernel = Kernel::get()?;
+        if !self.packages.is_empty() {
+            self.files.extend(packages::files(&self.packages, dir.path())?);
+        }
         let root = image::root(&kernel, &self.programs, &self.files, dir.path())?;
         std::fs::write(at("root"), root).map_err(Error::system("write the guest's root"))?;
         let mut command = self.command(&kernel, dir.path())?;
         let errors = File::create(at("qemu.log")).map_err(Error::system("make QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let mut guest = Guest { qemu: Guarded::spawn(&mut command)?, dir, shell: None, commands: 0 };
+        let (qemu, packages) = (Guarded::spawn(&mut command)?, self.packages);
+        let mut guest = Guest { qemu, dir, shell: None, commands: 0, packages };
         guest.connect().map_err(|e| guest.explain(&e))?;
         Ok(guest)
     }
@@ -163,6 +177,7 @@ pub struct Guest {
     dir: TempDir,
     shell: Option<Console>,
     commands: u64,
+    packages: Vec<packages::Package>,
 }
 
 /// Result of a command in the guest.
@@ -277,6 +292,15 @@ impl Guest {
                 Err(Error::failed(format!("in the guest: {line}"), why))
             }
         }
+    }
+
+    /// Installs the packages that the setup brought along, with the guest's own dpkg. Returns what dpkg and
+    /// the packages' scripts said.
+    ///
+    /// # Errors
+    /// As [`Guest::must`]: a package that they depend on is missing, or a script of theirs fails.
+    pub fn install(&mut self) -> Result<String> {
+        self.must(&packages::install_line(&self.packages))
     }
 
     /// Returns the output of the guest's kernel and first program so far.

@@ -14,12 +14,16 @@ use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
 use p4shield_p4switch::{Guest, Setup, SwitchError, run_in_guest};
 use p4shield_runtime::Verifier;
 use relay::Relay;
+use std::io;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The switch's socket in the machine.
 const SOCKET: &str = "/run/switch.sock";
+/// The address of its metrics in the machine: any port.
+const METRICS: &str = "127.0.0.1:0";
 
 fn main() {
     if let Err(error) = run() {
@@ -61,8 +65,11 @@ fn serve(host: &Arc<Host>, verifier: Verifier) -> anyhow::Result<()> {
         name_interface(*address, name)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let relay = Relay::new(Arc::clone(host), Path::new(SOCKET));
-    let guest = Guest { socket: SOCKET.into(), verifier };
+    let metrics = setup.metrics.map(|address| Ok((address, TcpListener::bind(METRICS)?)));
+    let metrics = metrics.transpose().map_err(|e: io::Error| e).context("cannot serve metrics")?;
+    let scraped = metrics.as_ref().and_then(|(_, listener)| listener.local_addr().ok());
+    let relay = Relay::new(Arc::clone(host), Path::new(SOCKET), scraped);
+    let guest = Guest { socket: SOCKET.into(), verifier, metrics };
     let ready = || {
         let stopped = Arc::clone(&stop);
         // Clients come once the socket answers.
@@ -94,5 +101,5 @@ fn name_interface(address: [u8; 6], name: &str) -> anyhow::Result<()> {
 /// Writes an error to the console.
 fn report(error: &anyhow::Error) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "switchvm: {error:#}");
+    let _ = writeln!(io::stderr(), "switchvm: {error:#}");
 }

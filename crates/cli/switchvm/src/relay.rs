@@ -3,8 +3,10 @@
 use crate::host::{Host, Received};
 use p4shield_line::switch::{FromSwitch, MAX_CLIENTS, MAX_PIECE, ToSwitch};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Relay {
     host: Arc<Host>,
     socket: PathBuf,
-    clients: BTreeMap<u32, UnixStream>,
+    metrics: Option<SocketAddr>,
+    clients: BTreeMap<u32, File>,
 }
 
 impl Relay {
-    pub(crate) fn new(host: Arc<Host>, socket: &Path) -> Self {
-        Self { host, socket: socket.to_owned(), clients: BTreeMap::new() }
+    /// Clients of commands connect to `socket`, those of metrics to `metrics`.
+    pub(crate) fn new(host: Arc<Host>, socket: &Path, metrics: Option<SocketAddr>) -> Self {
+        Self { host, socket: socket.to_owned(), metrics, clients: BTreeMap::new() }
     }
 
     /// Serves until the host ends the switch or goes away, which sets `stop`.
@@ -44,7 +48,11 @@ impl Relay {
     fn take(&mut self, message: ToSwitch) {
         match message {
             ToSwitch::Open(number) => {
-                let opened = self.open(number);
+                let opened = self.command().and_then(|stream| self.open(number, stream));
+                self.keep(number, opened);
+            }
+            ToSwitch::OpenMetrics(number) => {
+                let opened = self.scrape().and_then(|stream| self.open(number, stream));
                 self.keep(number, opened);
             }
             ToSwitch::Data(number, bytes) => {
@@ -56,7 +64,7 @@ impl Relay {
             }
             ToSwitch::Close(number) => {
                 if let Some(client) = self.clients.remove(&number) {
-                    let _ = client.shutdown(Shutdown::Both);
+                    let _ = rustix::net::shutdown(&client, rustix::net::Shutdown::Both);
                 }
             }
             ToSwitch::Setup { .. } | ToSwitch::Stop => {}
@@ -64,7 +72,7 @@ impl Relay {
     }
 
     /// Keeps a client, or tells the host that it is gone.
-    fn keep(&mut self, number: u32, client: io::Result<UnixStream>) {
+    fn keep(&mut self, number: u32, client: io::Result<File>) {
         match client {
             Ok(client) => drop(self.clients.insert(number, client)),
             Err(error) => {
@@ -75,13 +83,25 @@ impl Relay {
         }
     }
 
-    /// Connects a client, whose answers a thread passes on.
-    fn open(&self, number: u32) -> io::Result<UnixStream> {
+    fn command(&self) -> io::Result<OwnedFd> {
+        let stream = UnixStream::connect(&self.socket)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream.into())
+    }
+
+    fn scrape(&self) -> io::Result<OwnedFd> {
+        let address = self.metrics.ok_or_else(|| io::Error::other("the switch serves no metrics"))?;
+        let stream = TcpStream::connect(address)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream.into())
+    }
+
+    /// Takes a client, whose answers a thread passes on.
+    fn open(&self, number: u32, stream: OwnedFd) -> io::Result<File> {
         if self.clients.len() >= MAX_CLIENTS || self.clients.contains_key(&number) {
             return Err(io::Error::other("there are too many clients"));
         }
-        let client = UnixStream::connect(&self.socket)?;
-        client.set_write_timeout(Some(PATIENCE))?;
+        let client = File::from(stream);
         let (mut answers, host) = (client.try_clone()?, Arc::clone(&self.host));
         std::thread::Builder::new().name(format!("client-{number}")).spawn(move || {
             let mut buffer = vec![0; MAX_PIECE];

@@ -1,13 +1,14 @@
 //! Messages between `p4shield switch run` and a P4 switch in a virtual machine.
 //!
 //! They are frames ([`crate::FrameReader`]) on a virtio-serial port. The host sends the configuration once;
-//! then each client of the switch's socket is a number, under which both sides pass its bytes on. Neither
-//! side trusts the other: a frame is bounded, and so is what either keeps for a client that reads nothing.
+//! then each client of the switch's socket or metrics is a number, under which both sides pass its bytes on.
+//! Neither side trusts the other: a frame is bounded, and so is what either keeps for a client that reads
+//! nothing.
 
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. The host's program and the guest's are different binaries.
-pub const SWITCH_VERSION: u32 = 1;
+pub const SWITCH_VERSION: u32 = 2;
 /// Most bytes of a configuration: programs, and files of entries.
 pub const MAX_SETUP: usize = 64 << 20;
 /// Most bytes of a client's in one message.
@@ -31,8 +32,10 @@ pub enum ToSwitch {
         /// The interfaces: the address of each network device, and the name that it gets.
         interfaces: Vec<([u8; 6], String)>,
     },
-    /// A client has connected, who has this number until either side closes it.
+    /// A client of the socket has connected, who has this number until either side closes it.
     Open(u32),
+    /// As `Open`, for a client that asks for metrics over HTTP.
+    OpenMetrics(u32),
     /// Bytes of a client.
     Data(u32, Vec<u8>),
     /// A client has closed its connection.

@@ -7,6 +7,7 @@ use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
 use p4shield_io::afxdp::Watch;
 use p4shield_io::ports;
 use p4shield_runtime::Verifier;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -16,6 +17,8 @@ pub struct Guest {
     pub socket: PathBuf,
     /// Verifies programs.
     pub verifier: Verifier,
+    /// Where the relay asks for metrics, and the host's address of them.
+    pub metrics: Option<(SocketAddr, TcpListener)>,
 }
 
 /// Forwards packets in a virtual machine until `stop` is set. Calls `ready` once the ports are open and the
@@ -32,7 +35,7 @@ pub fn run_in_guest(
     let (forwarding, loaded) = setup.forwarding(proving(guest.verifier))?;
     let place = Place {
         entrance: listen_on(&guest.socket)?,
-        metrics: None,
+        metrics: guest.metrics,
         interfaces: Interfaces::Here,
         watching: Watching::Here(Watch::open().map_err(ports::Error::from)?),
         placement: Placement::Pipeline,

@@ -10,14 +10,13 @@
 
 use crate::line::Setup;
 use crate::log_copy::copy_lines;
-use crate::relay::{Relay, RelayError};
-use crate::run::{SwitchError, check_inside, listen_on};
+use crate::relay::{Entrances, Relay, RelayError};
+use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
 use p4shield_io::ports::CONTROLLER;
 use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
 use p4shield_links::{LinkError, Tap};
 use p4shield_runtime::sandbox::new_network;
-use p4shield_socket::Listener;
 use p4shield_text::{chain, printable};
 use p4shield_vmm::{Nic, SwitchMachine};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -64,7 +63,9 @@ pub fn run_in_machine(
     if names.len() > MAX_NICS {
         return Err(SwitchError::TooManyInside { ports: names.len(), most: MAX_NICS });
     }
-    let listener = listen_on(&launch.socket)?;
+    let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);
+    metrics.as_ref().map(|listener| listener.set_nonblocking(true)).transpose().map_err(broken)?;
+    let entrances = Entrances { commands: listen_on(&launch.socket)?, metrics };
     let taps =
         names.iter().enumerate().map(|(n, name)| Tapped::of(name, n)).collect::<Result<Vec<_>, _>>()?;
     let nics = taps.iter().map(Tapped::nic).collect::<Result<_, _>>()?;
@@ -78,7 +79,7 @@ pub fn run_in_machine(
     let served = Relay::new(line).map_err(broken).and_then(|relay| {
         let copy = std::thread::Builder::new().name("console".to_owned());
         copy.spawn(move || copy_lines(console)).map_err(broken)?;
-        Host { relay, listener, interfaces, said: VecDeque::new() }.serve(setup, stop, ready)
+        Host { relay, entrances, interfaces, said: VecDeque::new() }.serve(setup, stop, ready)
     });
     let says_why = !matches!(served, Err(SwitchError::Compartment(_)));
     let how = machine.end(if says_why { GRACE } else { Duration::ZERO });
@@ -127,7 +128,7 @@ fn hand_over(taps: &[Tapped], namespace: BorrowedFd<'_>) -> Result<(), LinkError
 /// This side of the line.
 struct Host {
     relay: Relay,
-    listener: Listener,
+    entrances: Entrances,
     interfaces: Vec<([u8; 6], String)>,
     /// Messages that are not read yet.
     said: VecDeque<FromSwitch>,
@@ -153,7 +154,7 @@ impl Host {
             Some(_) => return Err(broken(io::Error::other("its program breaks the protocol"))),
         }
         while !stop.load(Ordering::Relaxed) {
-            let said = self.relay.round(Some(&mut self.listener), LOOK).map_err(ended)?;
+            let said = self.relay.round(Some(&mut self.entrances), LOOK).map_err(ended)?;
             self.said.extend(said);
             while let Some(message) = self.said.pop_front() {
                 refusal(message)?;

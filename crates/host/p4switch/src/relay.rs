@@ -1,11 +1,15 @@
-//! Clients of a switch in a virtual machine, whose bytes come and go over the line to the machine.
+//! Clients of a switch in a virtual machine, of its socket and its metrics, whose bytes come and go over the
+//! line to the machine.
 
 use p4shield_line::switch::{FromSwitch, MAX_CLIENTS, MAX_FROM_SWITCH, MAX_PIECE, MAX_TO_SWITCH, ToSwitch};
 use p4shield_line::{FrameError, FrameReader, encode_frame};
 use p4shield_socket::{Entrance as _, Listener, Visitor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -13,6 +17,8 @@ use std::time::Duration;
 const MAX_UNSENT: usize = 1 << 20;
 /// Most bytes that wait for clients, together.
 const MAX_UNREAD: usize = 64 << 20;
+/// Most of the clients that ask for metrics: any user of the host may.
+const MAX_SCRAPERS: usize = 8;
 
 /// Reason why the machine cannot be used further.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +29,42 @@ pub(crate) enum RelayError {
     Frame(#[from] FrameError),
     #[error("the line to it fails")]
     Line(#[from] io::Error),
+}
+
+/// The sockets of a switch on its host.
+pub(crate) struct Entrances {
+    /// Of commands.
+    pub(crate) commands: Listener,
+    /// Of metrics.
+    pub(crate) metrics: Option<TcpListener>,
+}
+
+impl Entrances {
+    /// Returns the next client, a stream without waits, and the message that announces it.
+    fn next(&mut self, kind: Kind) -> io::Result<Option<File>> {
+        let stream = match (kind, &self.metrics) {
+            (Kind::Command, _) => {
+                let Visitor { stream, uid, .. } = self.commands.next_visitor()?;
+                let is_allowed = uid == 0 || uid == rustix::process::geteuid().as_raw();
+                is_allowed.then(|| OwnedFd::from(stream))
+            }
+            (Kind::Metrics, metrics) => match metrics {
+                Some(listener) => Some(listener.accept()?.0.into()),
+                None => None,
+            },
+        };
+        if let Some(stream) = &stream {
+            rustix::io::ioctl_fionbio(stream, true)?;
+        }
+        Ok(stream.map(File::from))
+    }
+}
+
+/// The purpose of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Command,
+    Metrics,
 }
 
 /// The line to the machine, and the clients beside it.
@@ -36,7 +78,8 @@ pub(crate) struct Relay {
 }
 
 struct Client {
-    stream: UnixStream,
+    kind: Kind,
+    stream: File,
     unread: Vec<u8>,
     /// The switch has closed the connection, which ends with what is unread.
     ends: bool,
@@ -56,15 +99,17 @@ impl Relay {
     }
 
     /// Waits until there is something to do, at most for `longest`, and does it. Takes clients from
-    /// `listener`. Returns what the switch says of itself.
+    /// `entrances`. Returns what the switch says of itself.
     pub(crate) fn round(
         &mut self,
-        listener: Option<&mut Listener>,
+        entrances: Option<&mut Entrances>,
         longest: Duration,
     ) -> Result<Vec<FromSwitch>, RelayError> {
-        let due = self.wait(listener.as_deref(), longest)?;
-        if due.comes {
-            self.admit(listener)?;
+        let due = self.wait(entrances.as_deref(), longest)?;
+        if let Some(entrances) = entrances {
+            for kind in due.comes {
+                self.admit(entrances, kind)?;
+            }
         }
         for number in due.clients {
             self.serve(number)?;
@@ -73,37 +118,46 @@ impl Relay {
         if due.says { self.listen() } else { Ok(Vec::new()) }
     }
 
-    fn wait(&self, listener: Option<&Listener>, longest: Duration) -> Result<Due, RelayError> {
+    fn wait(&self, entrances: Option<&Entrances>, longest: Duration) -> Result<Due, RelayError> {
         let out = |bytes: &Vec<u8>| if bytes.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         let more = if self.unsent.len() < MAX_UNSENT { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.line, PollFlags::IN | out(&self.unsent))];
         fds.extend(self.clients.values().map(|c| PollFd::new(&c.stream, more | out(&c.unread))));
-        let may_come = self.clients.len() < MAX_CLIENTS;
-        fds.extend(listener.filter(|_| may_come).map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let mut kinds = Vec::new();
+        if let Some(Entrances { commands, metrics }) = entrances.filter(|_| self.clients.len() < MAX_CLIENTS)
+        {
+            fds.push(PollFd::new(commands, PollFlags::IN));
+            kinds.push(Kind::Command);
+            let scrapers = self.clients.values().filter(|client| client.kind == Kind::Metrics).count();
+            if let Some(metrics) = metrics.as_ref().filter(|_| scrapers < MAX_SCRAPERS) {
+                fds.push(PollFd::new(metrics, PollFlags::IN));
+                kinds.push(Kind::Metrics);
+            }
+        }
         match poll(&mut fds, Timespec::try_from(longest).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(RelayError::Line(error.into())),
         }
         let is_due = |n: usize| fds.get(n).is_some_and(|fd| !fd.revents().is_empty());
         let clients = self.clients.keys().enumerate().filter(|(n, _)| is_due(n + 1));
+        let comes = kinds.iter().enumerate().filter(|(n, _)| is_due(1 + self.clients.len() + n));
         Ok(Due {
             says: is_due(0),
             clients: clients.map(|(_, number)| *number).collect(),
-            comes: is_due(1 + self.clients.len()),
+            comes: comes.map(|(_, kind)| *kind).collect(),
         })
     }
 
     /// Takes a client whose user may connect.
-    fn admit(&mut self, listener: Option<&mut Listener>) -> Result<(), RelayError> {
-        let Some(Ok(Visitor { stream, uid, .. })) = listener.map(Listener::next_visitor) else {
-            return Ok(());
-        };
-        let is_allowed = uid == 0 || uid == rustix::process::geteuid().as_raw();
-        if is_allowed && stream.set_nonblocking(true).is_ok() {
-            self.last = self.last.wrapping_add(1);
-            self.send(&ToSwitch::Open(self.last))?;
-            self.clients.insert(self.last, Client { stream, unread: Vec::new(), ends: false });
-        }
+    fn admit(&mut self, entrances: &mut Entrances, kind: Kind) -> Result<(), RelayError> {
+        // One that has gone meanwhile costs nothing.
+        let Ok(Some(stream)) = entrances.next(kind) else { return Ok(()) };
+        self.last = self.last.wrapping_add(1);
+        self.send(&match kind {
+            Kind::Command => ToSwitch::Open(self.last),
+            Kind::Metrics => ToSwitch::OpenMetrics(self.last),
+        })?;
+        self.clients.insert(self.last, Client { kind, stream, unread: Vec::new(), ends: false });
         Ok(())
     }
 
@@ -178,11 +232,11 @@ impl Relay {
 struct Due {
     says: bool,
     clients: Vec<u32>,
-    comes: bool,
+    comes: Vec<Kind>,
 }
 
 /// Writes what a socket takes at once.
-fn write_some(stream: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn write_some(stream: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut written = 0;
     let result = loop {
         if written == bytes.len() {
@@ -206,6 +260,7 @@ fn is_temporary(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use p4shield_socket::listen;
+    use std::net::TcpStream;
     use std::path::PathBuf;
     use tempfile::TempDir;
 
@@ -215,7 +270,7 @@ mod tests {
     struct World {
         relay: Relay,
         machine: UnixStream,
-        listener: Listener,
+        entrances: Entrances,
         socket: PathBuf,
         _folder: TempDir,
     }
@@ -225,12 +280,13 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let socket = folder.path().join("switch.sock");
             let (line, machine) = UnixStream::pair().unwrap();
-            let (relay, listener) = (Relay::new(line).unwrap(), listen(&socket).unwrap());
-            Self { relay, machine, listener, socket, _folder: folder }
+            let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
+            let entrances = Entrances { commands: listen(&socket).unwrap(), metrics: Some(metrics) };
+            Self { relay: Relay::new(line).unwrap(), machine, entrances, socket, _folder: folder }
         }
 
         fn round(&mut self) -> Result<Vec<FromSwitch>, RelayError> {
-            self.relay.round(Some(&mut self.listener), SOON)
+            self.relay.round(Some(&mut self.entrances), SOON)
         }
 
         /// Connects a client, which has the number 1 if it is the first.
@@ -273,6 +329,20 @@ mod tests {
         drop(world.connect());
         world.round().unwrap();
         assert_eq!(world.heard(), [ToSwitch::Open(2), ToSwitch::Close(2)]);
+    }
+
+    #[test]
+    fn scrapers_leave_room_for_commands() {
+        let mut world = World::new();
+        let address = world.entrances.metrics.as_ref().unwrap().local_addr().unwrap();
+        let _scrapers: Vec<_> = (0..MAX_CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for _ in 0..MAX_CLIENTS {
+            world.round().unwrap();
+        }
+        let _client = world.connect();
+        let heard = world.heard();
+        assert_eq!(heard.iter().filter(|m| matches!(m, ToSwitch::OpenMetrics(_))).count(), MAX_SCRAPERS);
+        assert_eq!(heard.last(), Some(&ToSwitch::Open(MAX_SCRAPERS as u32 + 1)));
     }
 
     #[test]

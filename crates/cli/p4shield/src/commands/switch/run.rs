@@ -151,10 +151,6 @@ impl Run {
             let why = "--compartment is about a compartment; add --placement pipeline or extern";
             return Err(Refused(why.into()).into());
         }
-        if self.placement == Placement::Pipeline && self.machine.is_vm() && self.metrics.is_some() {
-            let why = "a switch in a virtual machine serves no metrics yet; leave --metrics out";
-            return Err(Refused(why.into()).into());
-        }
         if self.placement != Placement::Extern && self.function_maps.is_some() {
             let why = "--function-maps is for functions in a compartment; add --placement extern";
             return Err(Refused(why.into()).into());

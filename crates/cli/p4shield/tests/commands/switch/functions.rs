@@ -138,6 +138,27 @@ fn a_killed_compartment_is_started_again() {
 }
 
 #[test]
+fn functions_in_a_killed_machine_start_again_in_another() {
+    let Some(scene) = Scene::new() else { return };
+    if lacks_clang() || super::machine::lacks_qemu() {
+        return;
+    }
+    let image = p4shield_testbed::guest::p4vm_image().unwrap().display().to_string();
+    let machine = ["--compartment", "vm", "--accelerator", "tcg", "--image", &image];
+    let options = [&["--placement", "extern", "--deadline", "2000"], &machine[..]].concat();
+    let _switch = scene.start_guard(10, &options);
+    // Request and reply pass the function.
+    let answered = (0..7).filter(|_| scene.pings()).count();
+    assert_eq!(answered, 5, "{}", scene.asks(&["status"]));
+    let first = scene.compartment().unwrap();
+    kill_process(super::machine::qemu(first), Signal::KILL).unwrap();
+    // Another machine's function has seen no packet yet.
+    wait_until("a ping through another machine", 60, || scene.pings()).unwrap();
+    assert_ne!(scene.compartment(), Some(first));
+    assert_eq!(scene.functions()["restarts"], 1);
+}
+
+#[test]
 fn a_stopped_compartment_costs_its_own_packets_only() {
     let Some(scene) = Scene::new() else { return };
     if lacks_clang() {

@@ -7,21 +7,25 @@ use p4shield_testbed::process::children;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 
+/// Returns true without QEMU, which it reports.
+pub(super) fn lacks_qemu() -> bool {
+    let found = p4shield_qemu::QemuVersion::of(Path::new(p4shield_qemu::PROGRAM));
+    found.is_err_and(|why| {
+        p4shield_need::skip("qemu", why);
+        true
+    })
+}
+
 /// Returns the image, where QEMU can start machines.
 fn image() -> Option<PathBuf> {
-    let found = p4shield_qemu::QemuVersion::of(Path::new(p4shield_qemu::PROGRAM));
-    if let Err(why) = found {
-        p4shield_need::skip("qemu", why);
-        return None;
-    }
-    Some(switch_image().unwrap())
+    (!lacks_qemu()).then(|| switch_image().unwrap())
 }
 
 impl Scene {
     /// Starts the example in a machine, with no other capabilities than the service has.
     fn start_machine(&self, image: &Path) -> Guarded {
-        let run =
-            self.run_command(&["--placement", "pipeline", "--compartment", "vm", "--accelerator", "tcg"]);
+        let options = ["--compartment", "vm", "--accelerator", "tcg", "--metrics", "127.0.0.1:9465"];
+        let run = self.run_command(&[&["--placement", "pipeline"], &options[..]].concat());
         let mut command = self.host.command("setpriv");
         command.arg(format!("--bounding-set=-all{}", capabilities())).arg("--no-new-privs");
         command.arg(run.get_program()).args(run.get_args()).arg("--image").arg(image);
@@ -48,9 +52,9 @@ fn capabilities() -> String {
     names.map(|name| format!(",+{}", name.strip_prefix("cap_").unwrap())).collect()
 }
 
-/// Returns QEMU's process.
-fn qemu(switch: &Guarded) -> Pid {
-    let [child] = children(switch.pid().as_raw_nonzero().get().into())[..] else { panic!("one child") };
+/// Returns the process of QEMU that this one started.
+pub(super) fn qemu(keeper: Pid) -> Pid {
+    let [child] = children(keeper.as_raw_nonzero().get().into())[..] else { panic!("one child") };
     Pid::from_raw(child.try_into().unwrap()).unwrap()
 }
 
@@ -63,7 +67,7 @@ fn is_there(pid: Pid) -> bool {
 fn a_switch_in_a_machine_forwards_and_answers() {
     let (Some(image), Some(scene)) = (image(), Scene::new()) else { return };
     let mut switch = scene.start_machine(&image);
-    let machine = qemu(&switch);
+    let machine = qemu(switch.pid());
     let facts = std::fs::read_to_string(format!("/proc/{}/status", machine.as_raw_nonzero())).unwrap();
     for fact in ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"] {
         assert!(facts.contains(fact), "{facts}");
@@ -74,6 +78,8 @@ fn a_switch_in_a_machine_forwards_and_answers() {
     wait_until("a ping through the machine", 60, || scene.pings()).unwrap();
     assert_eq!(scene.status()["placement"], "pipeline");
     assert_eq!(scene.status()["ports"][0]["interface"], "p0", "ports have the names of the host");
+    let sent = "p4shield_p4switch_sent_packets_total{port=\"2\",interface=\"p1\"}";
+    assert!(super::metrics::value(&scene.metrics(), sent) > 0);
 
     let router = example("programs/router.p4");
     assert_eq!(scene.asks(&["load", &router]), "keeps its state: RouterIngress.routes\n");
@@ -91,7 +97,7 @@ fn a_switch_in_a_machine_forwards_and_answers() {
 fn the_end_of_a_machine_or_its_keeper_ends_both() {
     let (Some(image), Some(scene)) = (image(), Scene::new()) else { return };
     let mut switch = scene.start_machine(&image);
-    kill_process(qemu(&switch), Signal::KILL).unwrap();
+    kill_process(qemu(switch.pid()), Signal::KILL).unwrap();
     wait_until("the end of the switch", 20, || switch.ended().is_some()).unwrap();
     assert_eq!(switch.ended().unwrap().code(), Some(1));
     assert!(!scene.socket().exists());
@@ -100,7 +106,7 @@ fn the_end_of_a_machine_or_its_keeper_ends_both() {
     wait_until("the end of the taps", 20, ends).unwrap();
 
     let switch = scene.start_machine(&image);
-    let machine = qemu(&switch);
+    let machine = qemu(switch.pid());
     kill_process(switch.pid(), Signal::KILL).unwrap();
     wait_until("the end of QEMU", 20, || !is_there(machine)).unwrap();
     wait_until("the end of the taps", 20, ends).unwrap();
@@ -124,7 +130,6 @@ fn what_a_machine_cannot_have_is_refused_by_name() {
     refused(&["--image", &image, "--qemu", "/nowhere"], 1, "/nowhere");
     refused(&["--image", &image, "--port", "3=pcap:in.pcap"], 3, "which needs files to read and write");
     refused(&["--image", &image, "--port", "3=nowhere"], 1, "nowhere");
-    refused(&["--image", &image, "--metrics", "127.0.0.1:9465"], 3, "leave --metrics out");
     let entries = scene.file("wrong.txt", "table_add nowhere x 1 =>\n");
     refused(&["--image", &image, "--entries", &entries], 3, "wrong.txt:1: ");
     let answer = scene.run_command(&["--compartment", "vm"]).output().unwrap();

@@ -7,13 +7,13 @@ use super::Scene;
 use crate::common::{code, example, stderr};
 
 impl Scene {
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         run(self.host.command("curl").args(["-sSf", "http://127.0.0.1:9465/metrics"])).unwrap()
     }
 }
 
 /// Returns the value of the row that begins so.
-fn value(served: &str, row: &str) -> u64 {
+pub(super) fn value(served: &str, row: &str) -> u64 {
     let line = served.lines().find_map(|line| line.strip_prefix(row));
     line.unwrap_or_else(|| panic!("{served}")).trim().parse().unwrap()
 }

@@ -8,7 +8,7 @@ RELEASE := $(TARGET)/release
 DIST := $(TARGET)/dist
 PRODUCT := -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk -p p4shield-attach-inline -p p4shield-attach-ethdev
 
-.PHONY: help setup build build-dev dist demo check test soak lint bench install uninstall deb clean
+.PHONY: help setup build build-dev dist uservm demo check test soak lint bench install uninstall deb clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: setup ## Build the release binary, the libraries that switches load, and 
 	cargo build --release --locked $(PRODUCT)
 	scripts/static.sh p4vm "$(RELEASE)/static"
 	scripts/static.sh switchvm "$(RELEASE)/static"
+
+uservm: setup ## Build target/dist/static/uservm: agent and auditor as one static file, for user VMs of any distribution
+	scripts/static.sh uservm "$(DIST)/static" dist
 
 # One call of cargo for both: separate ones would compile the crates that they share with different features.
 build-dev: setup

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# static.sh PROGRAM FOLDER [PROFILE]: builds a static program of virtual machines, p4vm or switchvm, as FOLDER/PROGRAM, in
-# the profile `release` or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
+# static.sh PROGRAM FOLDER [PROFILE]: builds a static program of virtual machines, p4vm, switchvm or uservm, as
+# FOLDER/PROGRAM, in the profile `release` or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=${1:?usage: $0 PROGRAM FOLDER [PROFILE]}
@@ -22,9 +22,13 @@ flags=(-C target-feature=+crt-static -C relocation-model=static -C strip=symbols
 STATIC_PATHS=$(printf '%s\n' "$PWD=/p4shield" "${CARGO_HOME:-$HOME/.cargo}/registry=/registry" \
   "$(rustc --print sysroot)=/rust" "$target=/target")
 export STATIC_PATHS
-# Both packages, whichever is built: otherwise the crates that they share would be compiled twice, with other features.
+# libbpf-sys finds the static libelf here.
+LIBBPF_SYS_LIBRARY_PATH=$(pkg-config --variable=libdir libelf)
+export LIBBPF_SYS_LIBRARY_PATH
+# All packages, whichever is built: otherwise the crates that they share would be compiled twice, with other features.
 RUSTC_WRAPPER=$PWD/scripts/rustc-remap.sh RUSTFLAGS="${flags[*]}" \
-  cargo build --profile "$profile" --locked -p p4shield-p4vm -p p4shield-switchvm --bin "$program" --target "$host" --target-dir "$target"
+  cargo build --profile "$profile" --locked -p p4shield-p4vm -p p4shield-switchvm -p p4shield-uservm \
+  --features p4shield-uservm/static --bin "$program" --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
 install -Dm755 "$target/$host/$profile/$program" "$folder/$program.$$"
 mv -f "$folder/$program.$$" "$folder/$program"

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
-use p4shield_bpf::{Linked, Object, link};
 use p4shield_bundle::author::{Manifest, ManifestError, SigningKey};
-use p4shield_bundle::{Bundle, BundleError, BundledProgram, PublicKey, Summary, Unpinned, program_digest};
+use p4shield_bundle::{Bundle, PublicKey, Summary, Unpinned};
 use p4shield_console::{Exit, Refused, input, output};
+use p4shield_uservm::bundles::{link_digest, linked, open, public_key, refused};
 
 /// Build, sign, show and verify bundles: a VM's programs as one signed file
 ///
@@ -184,42 +184,6 @@ fn read_key(path: &Path) -> anyhow::Result<PublicKey> {
         }
         other => other,
     }
-}
-
-/// Reads a file with a public key.
-pub(super) fn public_key(path: &Path) -> anyhow::Result<PublicKey> {
-    let text = input::text(path, "a public key")?;
-    Ok(text.parse().map_err(|e| Refused::because(&e).of(&path.display().to_string()))?)
-}
-
-/// Reads a bundle and verifies it with the key in a file.
-pub(super) fn open(file: &Path, key: &Path) -> anyhow::Result<Bundle> {
-    let (key, bytes) = (public_key(key)?, input::bytes(file)?);
-    Ok(Bundle::open(&bytes, &key).map_err(|e| refused(file, &e))?)
-}
-
-fn refused(file: &Path, error: &BundleError) -> Refused {
-    Refused::because(error).of(&file.display().to_string())
-}
-
-/// Returns the digest by which P4 VM and auditor name a program.
-pub(super) fn digest(program: &BundledProgram) -> anyhow::Result<[u8; 32]> {
-    let linked = linked(program).map_err(Refused)?;
-    Ok(program_digest(linked.digest(), &program.entries))
-}
-
-fn linked(program: &BundledProgram) -> Result<Linked, String> {
-    let why = |e: &dyn std::error::Error| Refused::because(e).0;
-    let parse = |(n, bytes): (usize, &Vec<u8>)| {
-        let object = Object::parse(bytes).map_err(|e| format!("object {}: {}", n + 1, why(&e)))?;
-        Ok(object.named(&format!("object {}", n + 1)))
-    };
-    let objects = program.objects.iter().enumerate().map(parse).collect::<Result<Vec<_>, String>>()?;
-    link(&objects).map_err(|e| why(&e))
-}
-
-fn link_digest(program: &BundledProgram) -> Result<[u8; 32], String> {
-    linked(program).map(|linked| linked.digest())
 }
 
 impl Build {

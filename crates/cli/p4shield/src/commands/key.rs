@@ -10,8 +10,8 @@ use p4shield_daemon::config::parse_duration;
 use p4shield_daemon::{KeyOrder, KeyRotation};
 use p4shield_handshake::{Secret, StaticKey};
 use p4shield_seal::TenantKey;
+use p4shield_uservm::keygen;
 
-use super::keygen;
 use super::socket::Socket;
 
 /// Make, install, compare and rotate keys

@@ -1,20 +1,15 @@
 //! The commands.
 
-mod agent;
 mod attach;
-mod audit;
 mod bundle;
-mod bundled;
 mod compile;
 mod completions;
 mod conformance;
 mod explain;
 mod history;
 mod host_check;
-mod identity;
 mod image;
 mod key;
-mod keygen;
 mod metrics;
 mod p4vm;
 mod policy;
@@ -38,6 +33,7 @@ use clap::Subcommand;
 
 pub(crate) use completions::answer_shell;
 use p4shield_console::Exit;
+use p4shield_uservm::{agent, audit, keygen};
 
 // No comments on the variants: they would replace the help that each command's own arguments give.
 #[derive(Debug, Subcommand)]

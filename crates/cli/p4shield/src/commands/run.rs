@@ -79,7 +79,8 @@ fn compare_live(config: &Config) -> anyhow::Result<Exit> {
 /// Refuses a configuration that names files which `run` could not use.
 fn check_files(config: &Config) -> anyhow::Result<()> {
     let problems = p4shield_daemon::preflight(config, &mut |objects| {
-        let verified = verify::load(objects).and_then(|linked| verify::verify(&linked, false));
+        let verified =
+            p4shield_uservm::objects::load(objects).and_then(|linked| verify::verify(&linked, false));
         verified.map_err(|e| format!("{e:#}"))?.map(drop).map_err(|refusal| refusal.to_string())
     });
     if problems.is_empty() {

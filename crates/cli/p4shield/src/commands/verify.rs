@@ -1,14 +1,15 @@
 //! `p4shield verify`, and the child process that runs the verifier.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, Limits, Refusal, Report, serve_stdio};
-use p4shield_bpf::{Linked, Object, Verified, link};
+use p4shield_bpf::{Linked, Verified};
 use serde::Serialize;
 
-use p4shield_console::{Exit, Refused, input, output};
+use p4shield_console::{Exit, Refused, output};
+use p4shield_uservm::objects::load;
 
 /// Verify that a program is safe to run, as a P4 VM does
 ///
@@ -116,19 +117,6 @@ impl Child {
         serve_stdio().context("the parent process violates the verifier's protocol")?;
         Ok(Exit::Done)
     }
-}
-
-/// Reads and links the objects at these paths.
-pub(super) fn load(paths: &[PathBuf]) -> anyhow::Result<Linked> {
-    let objects = paths.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(link(&objects).map_err(|e| Refused::because(&e))?)
-}
-
-pub(super) fn read(path: &Path) -> anyhow::Result<Object> {
-    let bytes = input::bytes(path)?;
-    let name = path.display().to_string();
-    let object = Object::parse(&bytes).map_err(|e| Refused::because(&e).of(&name))?;
-    Ok(object.named(&name))
 }
 
 fn cache_folder() -> Option<PathBuf> {

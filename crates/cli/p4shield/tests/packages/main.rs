@@ -7,3 +7,4 @@ mod deb;
 mod image;
 mod install;
 mod switch_unit;
+mod uservm;

@@ -1,4 +1,4 @@
-//! The images of P4 VMs and P4 switches in virtual machines.
+//! The static programs of virtual machines, and the images of P4 VMs and P4 switches.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,6 +17,14 @@ use crate::{Error, Result};
 /// It does not build.
 pub fn p4vm_program() -> Result<PathBuf> {
     program("p4vm")
+}
+
+/// As [`p4vm_program`], for user VMs: agent and auditor.
+///
+/// # Errors
+/// It does not build.
+pub fn uservm_program() -> Result<PathBuf> {
+    program("uservm")
 }
 
 /// As [`p4vm_program`], for P4 switches.

@@ -9,7 +9,7 @@ use p4shield_agent::PageLocation;
 use p4shield_agent::config::{AgentConfig, HandshakeConfig, InterfaceConfig, Threshold};
 use p4shield_agent::control::{Answer, Request, send_request};
 
-use super::identity::Identity;
+use crate::identity::Identity;
 use p4shield_console::{Exit, output, signals, units};
 
 /// Publish in-VM information (in the user VM)
@@ -27,7 +27,7 @@ use p4shield_console::{Exit, output, signals, units};
 ///   p4shield agent status
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -157,7 +157,11 @@ impl Handshake {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It fails; the error names what, and what to do.
+    pub fn run(self) -> anyhow::Result<Exit> {
         match self.command {
             Command::Run(run) => return run.run(),
             Command::Set { key, value, for_ms, socket } => {

@@ -13,8 +13,8 @@ use p4shield_agent::config::AuditConfig;
 use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
 
-use super::bundled;
-use super::identity::Identity;
+use crate::bundled;
+use crate::identity::Identity;
 use p4shield_console::{Exit, output, signals};
 
 /// Verify that every packet went through the expected program (in the user VM)
@@ -44,7 +44,7 @@ use p4shield_console::{Exit, output, signals};
 /// no packet arrived that could be verified, 28 the P4 VM judges under another setting than expected.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     identity: Identity,
     /// The log page that this VM shares with its P4 VM: a file, or the memory of an ivshmem device:
@@ -157,7 +157,11 @@ struct Line<'a, T> {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It fails; the error names what, and what to do.
+    pub fn run(self) -> anyhow::Result<Exit> {
         let mut config =
             AuditConfig::new(self.identity.into(), self.log_page, self.interface, self.addresses);
         config.counters_only = self.counters_only;
@@ -227,7 +231,7 @@ fn digest(text: &str) -> anyhow::Result<Digest> {
         return Ok(digest);
     }
     let objects: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
-    Ok(Digest(super::verify::load(&objects)?.digest()))
+    Ok(Digest(crate::objects::load(&objects)?.digest()))
 }
 
 fn print(event: &Event, json: bool) {

@@ -17,13 +17,17 @@ use p4shield_console::{Exit, output};
 /// Example: p4shield keygen /etc/p4shield/alice.key
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Args {
+pub struct Args {
     /// The file to write
     path: PathBuf,
 }
 
 impl Args {
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It fails; the error names what, and what to do.
+    pub fn run(self) -> anyhow::Result<Exit> {
         if let Some(folder) = self.path.parent().filter(|folder| *folder != Path::new("")) {
             let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
             created.with_context(|| format!("cannot create the folder {}", folder.display()))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use p4shield_agent::config::VmConfig;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The tenant's name
     #[arg(long)]
     tenant: String,

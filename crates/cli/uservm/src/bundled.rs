@@ -8,14 +8,14 @@ use p4shield_agent::config::AuditConfig;
 use p4shield_bundle::BundledProgram;
 use p4shield_console::Refused;
 
-use super::bundle;
+use crate::bundles;
 
 /// Expects the programs of these bundles, and the least number of header bytes that one of them needs. Each
 /// has to be signed with the key in a file, and be for the audited VM.
-pub(super) fn expect(config: &mut AuditConfig, bundles: &[PathBuf], key: &Path) -> anyhow::Result<()> {
+pub(crate) fn expect(config: &mut AuditConfig, bundles: &[PathBuf], key: &Path) -> anyhow::Result<()> {
     let mut least = None;
     for path in bundles {
-        let bundle = bundle::open(path, key)?;
+        let bundle = bundles::open(path, key)?;
         let owner = bundle.check_owner(&config.vm.tenant, &config.vm.name);
         owner.map_err(|e| Refused::because(&e).of(&path.display().to_string()))?;
         let contents = bundle.contents();
@@ -30,7 +30,7 @@ pub(super) fn expect(config: &mut AuditConfig, bundles: &[PathBuf], key: &Path) 
 
 /// Adds the program of one more bundle to what a direction may have.
 fn add(expected: &mut ExpectedProgram, program: Option<&BundledProgram>) -> anyhow::Result<()> {
-    let digest = program.map(bundle::digest).transpose()?.map(Digest);
+    let digest = program.map(bundles::digest).transpose()?.map(Digest);
     *expected = match (std::mem::take(expected), digest) {
         (ExpectedProgram::OneOf(mut digests), digest) => {
             digests.extend(digest);
@@ -87,10 +87,10 @@ mod tests {
             expect(&mut config, bundles, &at("key.pub")).unwrap();
             (config.expected.programs, config.expected.header_bytes)
         };
-        let linked = |name| bundle::digest(&program(name, vec![])).unwrap();
+        let linked = |name| bundles::digest(&program(name, vec![])).unwrap();
         // As of the objects alone, which `--expect-ingress guard.o` names.
         std::fs::write(at("guard.o"), object(ONE)).unwrap();
-        assert_eq!(linked(ONE), super::super::verify::load(&[at("guard.o")]).unwrap().digest());
+        assert_eq!(linked(ONE), crate::objects::load(&[at("guard.o")]).unwrap().digest());
         let one = |digest| ExpectedProgram::OneOf(vec![Digest(digest)]);
         assert_eq!(expected(std::slice::from_ref(&old)), ([one(linked(ONE)), ExpectedProgram::None], 200));
         let with_entry = p4shield_bundle::program_digest(linked(ONE), &[entry]);

@@ -30,6 +30,8 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    Traffic(demo::TrafficArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     p4shield_console::main(cli.options, || match cli.command {
         Command::Demo(args) => args.run(),
         Command::Bench(args) => args.run(),
+        Command::Traffic(args) => args.run(),
     })
 }
 

@@ -13,6 +13,14 @@ pub(crate) struct Claim {
     pub(crate) observed: String,
 }
 
+impl Claim {
+    /// Returns the line that the user sees.
+    pub(crate) fn line(&self) -> String {
+        let word = if self.held { "held:  " } else { "FAILED:" };
+        format!("  {word} {} ({})", self.says, self.observed)
+    }
+}
+
 /// The claims of a run, in order.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Claims(Vec<Claim>);

@@ -1,16 +1,22 @@
 //! The demonstration: a P4 program in a P4 VM guards a live VM's TCP memory, and the cloud attacks it.
 //!
-//! Everything is real: namespaces for client, cloud host and user VM, a switch between them, the product's
-//! own processes, sockets that fill the kernel's TCP memory. [`run`] executes the script, prints it second by
-//! second, checks each claim by observation and writes an HTML report.
+//! Everything is real: the product's own processes, a switch, sockets that fill the kernel's TCP memory. In
+//! [`run`], client, cloud host and user VM are network namespaces, joined by a switch and a wire. In
+//! [`guests::run`], client and user VM are virtual machines at vhost-user ports of Open vSwitch over DPDK.
+//! Both execute a script, print it second by second, check each claim by observation and write an HTML
+//! report.
 
 mod attack;
+mod audit_output;
 mod auditor;
 mod claim;
+pub mod guests;
+mod options;
 mod report;
 mod scene;
 mod script;
 mod timeline;
 mod traffic;
 
-pub use script::{DemoResult, Options, run};
+pub use options::{DemoResult, Options};
+pub use script::run;

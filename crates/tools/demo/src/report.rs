@@ -17,6 +17,8 @@ pub(crate) struct Facts {
     pub(crate) switch: &'static str,
     /// What isolates the P4 VM.
     pub(crate) compartment: &'static str,
+    /// The user VM, and the client.
+    pub(crate) user_vm: &'static str,
     /// Number of established connections.
     pub(crate) established: usize,
     /// Kernel and processor.
@@ -54,9 +56,10 @@ fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> anyhow::Result<S
          <style>{STYLE}</style><h1>P4 Shield demo: {verdict}</h1>\
          <p>A tenant's P4 program, <code>tcp_guard.p4</code>, runs in the tenant's P4 VM and denies new TCP \
          connections to the user VM while its used TCP memory is over the tenant's threshold. The P4 VM \
-         is {}. Switch: {}. {} connections stay \
+         is {}; the user VM is {}. Switch: {}. {} connections stay \
          open throughout. {}.</p>",
         facts.compartment,
+        escape(facts.user_vm),
         escape(facts.switch),
         facts.established,
         escape(&facts.machine),
@@ -124,8 +127,13 @@ mod tests {
         let sample = Sample::new(1.0, 5 << 20, Totals::default(), Totals::default(), "1 < 2".into());
         let phases = vec![Phase { name: "below", from: 0.0, to: 1.0 }];
         let timeline = Timeline { threshold: 4 << 20, samples: vec![sample], phases };
-        let facts =
-            Facts { switch: "a bridge", compartment: "a process", established: 3, machine: "Linux".into() };
+        let facts = Facts {
+            switch: "a bridge",
+            compartment: "a process",
+            user_vm: "a guest",
+            established: 3,
+            machine: "Linux".into(),
+        };
         let mut claims = Claims::default();
         claims.check("water flows uphill", false, "it did not");
         let folder = tempfile::tempdir().unwrap();

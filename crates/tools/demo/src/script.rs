@@ -1,7 +1,6 @@
 //! The script: phases, observations and claims.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,41 +8,16 @@ use anyhow::{Context, bail};
 use p4shield_testbed::process::last_lines;
 use p4shield_testbed::{Guarded, Product};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
+use crate::audit_output::{bypassed, words_of};
 use crate::auditor::Auditor;
-use crate::claim::{Claim, Claims};
+use crate::claim::Claims;
+use crate::options::{DemoResult, Options};
 use crate::report::Facts;
 use crate::scene::{Scene, TENANT, VM, VM_NAME, used_tcp_memory};
 use crate::timeline::{Phase, Sample, Timeline};
-use crate::traffic::{Client, Server, Totals};
+use crate::traffic::{Client, Plan, Server, Totals};
 use crate::{attack, report, scene};
-
-/// Options of a run.
-#[derive(Debug)]
-pub struct Options {
-    /// Shorter phases: under 30 seconds in all.
-    pub quick: bool,
-    /// Folder of the report.
-    pub report: PathBuf,
-    /// The image of P4 VMs in virtual machines; none: the P4 VM is a process.
-    pub image: Option<PathBuf>,
-    /// Text of the P4 program.
-    pub program: String,
-    /// Flag that stops the run early.
-    pub interrupted: Arc<AtomicBool>,
-    /// Prints a line for the user.
-    pub say: fn(&str),
-}
-
-/// Result of a run.
-#[derive(Debug)]
-pub struct DemoResult {
-    /// Whether every claim held.
-    pub held: bool,
-    /// The report's page.
-    pub page: PathBuf,
-}
 
 /// The configuration.
 const CONFIG: &str = include_str!("demo.toml");
@@ -86,7 +60,8 @@ pub fn run(options: &Options) -> anyhow::Result<DemoResult> {
     stage.check_parts()?;
     let facts = Facts {
         switch: stage.scene.switch.name(),
-        compartment: if options.image.is_some() { "a virtual machine" } else { "a sandboxed process" },
+        compartment: options.compartment(),
+        user_vm: "a network namespace, as is the client",
         established: ESTABLISHED,
         machine: scene::machine(),
     };
@@ -120,8 +95,10 @@ impl<'a> Stage<'a> {
         let agent = product.agent(&scene.vm, [TENANT, VM_NAME], "eth0", threshold)?;
         let server = Server::start(&scene.vm, VM).context("cannot start the server in the user VM")?;
         let patience = Duration::from_secs(ANSWER[usize::from(options.image.is_some())]);
-        let client = Client::start(&scene.client, VM, (ESTABLISHED, patience), HOARDERS)
-            .context("cannot open the first connections")?;
+        // Two groups fill memory: for the script's second phase, and for the replay.
+        let plan =
+            Plan { established: ESTABLISHED, hoarders: HOARDERS, groups: 2, patience, ..Plan::default() };
+        let client = Client::start(&scene.client, VM, plan).context("cannot open the first connections")?;
         let auditor = Auditor::start(&scene.vm, &product)?;
         say(&Sample::heading());
         let timeline = Timeline { threshold, samples: Vec::new(), phases: Vec::new() };
@@ -142,16 +119,14 @@ impl<'a> Stage<'a> {
     /// Runs a phase for `seconds` (a third of that if quick), takes samples, and returns the client's
     /// observations.
     fn watch(&mut self, name: &'static str, seconds: u64) -> anyhow::Result<Totals> {
-        let seconds = if self.options.quick { seconds.div_ceil(3) } else { seconds };
+        let seconds = self.options.seconds(seconds);
         let from = self.start.elapsed().as_secs_f64();
         let begin = self.client.totals();
         let mut before = begin;
         for _ in 0..seconds {
             let until = Instant::now() + Duration::from_secs(1);
             while Instant::now() < until {
-                if self.options.interrupted.load(Ordering::Relaxed) {
-                    bail!("interrupted");
-                }
+                self.options.check_interrupted()?;
                 self.check_parts()?;
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -184,8 +159,7 @@ impl<'a> Stage<'a> {
     }
 
     fn claim(&mut self, says: &'static str, held: bool, observed: String) {
-        let Claim { held, says, observed } = self.claims.check(says, held, observed);
-        (self.options.say)(&format!("  {} {says} ({observed})", if *held { "held:  " } else { "FAILED:" }));
+        (self.options.say)(&self.claims.check(says, held, observed).line());
     }
 
     /// Waits for packets in flight, so that a phase is measured by its own packets. A connection attempt
@@ -226,7 +200,7 @@ impl<'a> Stage<'a> {
         self.claim(
             "below the threshold every new connection is accepted",
             seen.accepted > 0 && seen.denied == 0,
-            connections(seen),
+            seen.connections(),
         );
         Ok(())
     }
@@ -238,7 +212,7 @@ impl<'a> Stage<'a> {
         self.claim(
             "above the threshold every new connection is denied",
             seen.denied > 0 && seen.accepted == 0,
-            connections(seen),
+            seen.connections(),
         );
         self.claim(
             "established connections continue",
@@ -255,13 +229,13 @@ impl<'a> Stage<'a> {
         self.claim(
             "when memory is freed new connections are accepted again",
             seen.accepted > 0 && seen.denied == 0,
-            connections(seen),
+            seen.connections(),
         );
         let findings = self.auditor.take_findings();
         self.claim(
             "the auditor confirms every packet so far",
             findings.is_empty(),
-            if findings.is_empty() { self.auditor.words() } else { words(&findings) },
+            if findings.is_empty() { self.auditor.words() } else { words_of(&findings) },
         );
         Ok(())
     }
@@ -272,15 +246,10 @@ impl<'a> Stage<'a> {
             .context("cannot send packets past the program")?;
         self.watch("bypass", 9)?;
         let findings = self.auditor.take_findings();
-        let counted: u64 = findings
-            .iter()
-            .filter(|f| f["finding"] == "bypassed")
-            .filter_map(|f| f["packets"].as_u64())
-            .sum();
         self.claim(
             "the auditor counts the packets that bypassed the program",
-            counted == u64::from(ROUND),
-            words(&findings),
+            bypassed(&findings) == u64::from(ROUND),
+            words_of(&findings),
         );
         Ok(())
     }
@@ -315,7 +284,7 @@ impl<'a> Stage<'a> {
         self.claim(
             "the program denies new connections instead of trusting replayed information",
             seen.denied > 0 && seen.accepted == 0,
-            connections(seen),
+            seen.connections(),
         );
         self.empty()?;
         self.watch("fresh", 3)?;
@@ -350,13 +319,13 @@ impl<'a> Stage<'a> {
         self.claim(
             "afterwards new connections are accepted and established ones continue",
             seen.accepted > 0 && seen.answered > 0 && self.client.totals().stalled == 0,
-            format!("{}, {} stalled", connections(seen), self.client.totals().stalled),
+            format!("{}, {} stalled", seen.connections(), self.client.totals().stalled),
         );
         let findings = self.auditor.take_findings();
         self.claim(
             "the auditor reports the P4 VM's restart",
             findings.iter().any(|f| f["finding"] == "restarted"),
-            words(&findings),
+            words_of(&findings),
         );
         Ok(())
     }
@@ -372,13 +341,4 @@ fn config(image: Option<&Path>) -> String {
     let Some(image) = image else { return CONFIG.to_owned() };
     let text = MACHINE.iter().fold(CONFIG.to_owned(), |text, [from, to]| text.replace(from, to));
     format!("{text}\n[machine]\nimage = \"{}\"\n", image.display())
-}
-
-fn connections(seen: Totals) -> String {
-    format!("{} accepted, {} denied", seen.accepted, seen.denied)
-}
-
-fn words(findings: &[Value]) -> String {
-    let words: Vec<&str> = findings.iter().filter_map(|f| f["words"].as_str()).collect();
-    if words.is_empty() { "the auditor found nothing".into() } else { words.join("; ") }
 }

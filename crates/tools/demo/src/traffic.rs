@@ -12,16 +12,43 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use p4shield_testbed::NetNs;
+use serde::{Deserialize, Serialize};
 
 /// Port of the server that echoes.
 pub(crate) const ECHO: u16 = 7000;
 /// Port of the server that never reads.
 pub(crate) const HOARD: u16 = 7001;
 
-/// Time after which a connection attempt counts as denied: shorter than the kernel's first SYN retransmission
-/// (one second), so that one attempt is one SYN.
-const CONNECT: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(50);
+/// What a client does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Connections that last and exchange data.
+    pub(crate) established: usize,
+    /// Connections of a group that can fill memory.
+    pub(crate) hoarders: usize,
+    /// Groups of these.
+    pub(crate) groups: usize,
+    /// Time after which a lasting connection without an answer counts as stalled.
+    pub(crate) patience: Duration,
+    /// Time after which a connection attempt counts as denied: shorter than the kernel's first SYN
+    /// retransmission (one second), so that one attempt is one SYN.
+    pub(crate) attempt: Duration,
+    /// Time between attempts, and between questions on lasting connections.
+    pub(crate) pause: Duration,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            established: 8,
+            hoarders: 48,
+            groups: 1,
+            patience: Duration::from_secs(2),
+            attempt: Duration::from_millis(500),
+            pause: Duration::from_millis(50),
+        }
+    }
+}
 
 /// The server inside the user VM. Stops on drop.
 #[derive(Debug)]
@@ -34,11 +61,16 @@ pub(crate) struct Server {
 impl Server {
     /// Listens on both ports of `address` inside `vm`.
     pub(crate) fn start(vm: &NetNs, address: IpAddr) -> std::io::Result<Self> {
+        vm.inside(|| Self::here(address))
+    }
+
+    /// As [`Self::start`], in the caller's network namespace.
+    pub(crate) fn here(address: IpAddr) -> std::io::Result<Self> {
         let listen = |port| {
             let l = TcpListener::bind(SocketAddr::new(address, port))?;
             l.set_nonblocking(true).map(|()| l)
         };
-        let (echo, hoard) = vm.inside(|| Ok::<_, std::io::Error>((listen(ECHO)?, listen(HOARD)?)))?;
+        let (echo, hoard) = (listen(ECHO)?, listen(HOARD)?);
         let (stop, release) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let flags = (Arc::clone(&stop), Arc::clone(&release));
         let thread = std::thread::spawn(move || serve(&echo, &hoard, &flags.0, &flags.1));
@@ -104,7 +136,7 @@ pub(crate) struct Seen {
 }
 
 /// [`Seen`] at one moment: totals since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Totals {
     /// New connections that the server accepted.
     pub(crate) accepted: u64,
@@ -114,6 +146,13 @@ pub(crate) struct Totals {
     pub(crate) answered: u64,
     /// Established connections that broke or did not answer in time.
     pub(crate) stalled: u64,
+}
+
+impl Totals {
+    /// Returns the text about new connections.
+    pub(crate) fn connections(self) -> String {
+        format!("{} accepted, {} denied", self.accepted, self.denied)
+    }
 }
 
 impl std::ops::Sub for Totals {
@@ -128,46 +167,60 @@ impl std::ops::Sub for Totals {
     }
 }
 
-/// The remote client: keeps opening new connections and exchanges data on `established` ones. Stops on drop.
+/// What the client's threads are told.
+#[derive(Debug, Default)]
+struct Signs {
+    stop: AtomicBool,
+    rest: AtomicBool,
+}
+
+impl Signs {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn rests(&self) -> bool {
+        self.rest.load(Ordering::Relaxed)
+    }
+}
+
+/// The remote client: keeps opening new connections and exchanges data on lasting ones. Stops on drop.
 #[derive(Debug)]
 pub(crate) struct Client {
     seen: Arc<Seen>,
-    stop: Arc<AtomicBool>,
+    signs: Arc<Signs>,
     threads: Vec<JoinHandle<()>>,
     hoards: Vec<Vec<TcpStream>>,
 }
 
 impl Client {
-    /// Opens lasting connections and twice `hoarders` that can fill memory, then starts to open new ones.
-    /// `established`: how many, and the time after which one without an answer counts as stalled.
-    pub(crate) fn start(
-        ns: &NetNs,
-        server: IpAddr,
-        (established, patience): (usize, Duration),
-        hoarders: usize,
-    ) -> std::io::Result<Self> {
-        let (kept, hoards) = ns.inside(|| {
-            let open = |port| {
-                let s = TcpStream::connect_timeout(&SocketAddr::new(server, port), Duration::from_secs(5))?;
-                s.set_nodelay(true).map(|()| s)
-            };
-            let kept = (0..established).map(|_| open(ECHO)).collect::<Result<Vec<_>, _>>()?;
-            let hoard = || (0..hoarders).map(|_| open(HOARD)).collect::<Result<Vec<_>, _>>();
-            Ok::<_, std::io::Error>((kept, vec![hoard()?, hoard()?]))
-        })?;
+    /// Opens the plan's connections inside `ns`, then starts to open new ones.
+    pub(crate) fn start(ns: &NetNs, server: IpAddr, plan: Plan) -> std::io::Result<Self> {
+        ns.inside(|| Self::here(server, plan))
+    }
+
+    /// As [`Self::start`], in the caller's network namespace.
+    pub(crate) fn here(server: IpAddr, plan: Plan) -> std::io::Result<Self> {
+        let open = |port| {
+            let s = TcpStream::connect_timeout(&SocketAddr::new(server, port), Duration::from_secs(5))?;
+            s.set_nodelay(true).map(|()| s)
+        };
+        let kept = (0..plan.established).map(|_| open(ECHO)).collect::<Result<Vec<_>, _>>()?;
+        let group = || (0..plan.hoarders).map(|_| open(HOARD)).collect::<Result<Vec<_>, _>>();
+        let hoards = (0..plan.groups).map(|_| group()).collect::<Result<Vec<_>, _>>()?;
         for s in hoards.iter().flatten() {
             s.set_nonblocking(true)?;
         }
-        let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let (seen, signs) = (Arc::new(Seen::default()), Arc::new(Signs::default()));
         let talk = {
-            let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
-            std::thread::spawn(move || keep_talking(kept, patience, &seen, &stop))
+            let (seen, signs) = (Arc::clone(&seen), Arc::clone(&signs));
+            std::thread::spawn(move || keep_talking(kept, plan, &seen, &signs))
         };
         let knock = {
-            let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
-            ns.inside(|| std::thread::spawn(move || keep_knocking(server, &seen, &stop)))
+            let (seen, signs) = (Arc::clone(&seen), Arc::clone(&signs));
+            std::thread::spawn(move || keep_knocking(server, plan, &seen, &signs))
         };
-        Ok(Self { seen, stop, threads: vec![talk, knock], hoards })
+        Ok(Self { seen, signs, threads: vec![talk, knock], hoards })
     }
 
     /// Returns the totals so far.
@@ -181,12 +234,21 @@ impl Client {
         }
     }
 
-    /// Sends on one group of unread connections until the kernel accepts no more. There are two groups.
+    /// Sends on one group of unread connections until the kernel accepts no more.
     pub(crate) fn fill(&mut self) {
-        let chunk = [0x5a; 64 * 1024];
-        for s in self.hoards.last_mut().into_iter().flatten() {
-            while matches!(s.write(&chunk), Ok(n) if n > 0) {}
-        }
+        while self.fill_more(64 * 1024) {}
+    }
+
+    /// Sends up to so many bytes on each connection of a group. Returns whether the kernel took any.
+    pub(crate) fn fill_more(&mut self, bytes: usize) -> bool {
+        let chunk = vec![0x5a; bytes];
+        let group = self.hoards.last_mut().into_iter().flatten();
+        group.map(|s| matches!(s.write(&chunk), Ok(n) if n > 0)).fold(false, |any, took| any | took)
+    }
+
+    /// Stops to open connections and to ask on lasting ones, or goes on.
+    pub(crate) fn rest(&self, rests: bool) {
+        self.signs.rest.store(rests, Ordering::Relaxed);
     }
 
     /// Closes the group that was filled.
@@ -197,30 +259,33 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.signs.stop.store(true, Ordering::Relaxed);
         for t in self.threads.drain(..) {
             let _ = t.join();
         }
     }
 }
 
-fn keep_talking(mut kept: Vec<TcpStream>, patience: Duration, seen: &Seen, stop: &AtomicBool) {
+fn keep_talking(mut kept: Vec<TcpStream>, plan: Plan, seen: &Seen, signs: &Signs) {
     for s in &kept {
         // An unlimited wait would hide a stalled connection, so a limit that cannot be set counts as one.
-        if s.set_read_timeout(Some(patience)).is_err() {
+        if s.set_read_timeout(Some(plan.patience)).is_err() {
             seen.stalled.fetch_add(1, Ordering::Relaxed);
         }
     }
     let mut number = 0_u64;
-    while !stop.load(Ordering::Relaxed) && !kept.is_empty() {
+    while !signs.stops() && !kept.is_empty() {
         kept.retain_mut(|s| {
+            if signs.rests() {
+                return true;
+            }
             number += 1;
-            let alive = ask(s, number) || stop.load(Ordering::Relaxed);
+            let alive = ask(s, number) || signs.stops();
             let count = if alive { &seen.answered } else { &seen.stalled };
             count.fetch_add(1, Ordering::Relaxed);
             alive
         });
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(plan.pause);
     }
 }
 
@@ -231,14 +296,18 @@ fn ask(s: &mut TcpStream, number: u64) -> bool {
         && back == number.to_be_bytes()
 }
 
-fn keep_knocking(server: IpAddr, seen: &Seen, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
+fn keep_knocking(server: IpAddr, plan: Plan, seen: &Seen, signs: &Signs) {
+    while !signs.stops() {
+        if signs.rests() {
+            std::thread::sleep(plan.pause);
+            continue;
+        }
         let start = Instant::now();
-        let count = match TcpStream::connect_timeout(&SocketAddr::new(server, ECHO), CONNECT) {
+        let count = match TcpStream::connect_timeout(&SocketAddr::new(server, ECHO), plan.attempt) {
             Ok(_) => &seen.accepted,
             Err(_) => &seen.denied,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(PAUSE.saturating_sub(start.elapsed()));
+        std::thread::sleep(plan.pause.saturating_sub(start.elapsed()));
     }
 }

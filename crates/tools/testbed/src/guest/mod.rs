@@ -228,6 +228,12 @@ impl Guest {
         Ok(())
     }
 
+    /// Returns whether the guest has a shell. [`Self::wait_booted`] then takes seconds.
+    #[must_use]
+    pub fn has_booted(&self) -> bool {
+        self.shell.as_ref().is_some_and(|shell| shell.wait_for(0, "guest-shell", 0).is_ok())
+    }
+
     /// Waits until the guest's shell answers, and sets its clock.
     ///
     /// # Errors

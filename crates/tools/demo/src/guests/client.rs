@@ -41,7 +41,8 @@ impl ClientVm {
 
     /// Reads what the client has seen since the start. Returns what has ended, with the end of its log.
     pub(super) fn look(&mut self) -> anyhow::Result<Option<String>> {
-        let shown = self.guest.must(&format!("{ENDED}; tail -n 2 /run/client.out"))?;
+        let shown =
+            self.guest.must(&format!("{ENDED}; [ ! -e /run/client.out ] || tail -n 2 /run/client.out"))?;
         for line in shown.lines() {
             if let Some((program, code)) = ended(&[PROGRAM], line) {
                 let log = program.log_end(&mut self.guest);

@@ -6,7 +6,7 @@
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -34,6 +34,9 @@ pub(super) const PLAN: Plan = Plan {
 /// Time between two lines of totals.
 const REPORT: Duration = Duration::from_millis(250);
 
+/// Time for the server to start and for the first connections to open.
+const FIRST: Duration = Duration::from_secs(30);
+
 /// What each connection sends at once while memory fills, in this interval: never more than the queue of an
 /// emulated guest holds. A packet that the switch drops there would rightly end the audit's certainty.
 const PIECE: usize = 8 << 10;
@@ -58,10 +61,10 @@ pub fn serve(address: IpAddr) -> anyhow::Result<()> {
 /// # Errors
 /// The server cannot be reached, or the output is closed.
 pub fn connect(server: IpAddr) -> anyhow::Result<()> {
-    let mut client = Client::here(server, PLAN).context("cannot open the first connections")?;
+    let mut client = first(server).context("cannot open the first connections")?;
     let commands = commands();
     let mut fills = false;
-    let mut told = std::time::Instant::now();
+    let mut told = Instant::now();
     loop {
         match commands.recv_timeout(if fills { FILL_PAUSE } else { REPORT }) {
             Ok(line) if line == FILL => fills = true,
@@ -77,10 +80,22 @@ pub fn connect(server: IpAddr) -> anyhow::Result<()> {
             client.fill_more(PIECE);
         }
         if told.elapsed() >= REPORT {
-            told = std::time::Instant::now();
+            told = Instant::now();
             let totals = serde_json::to_string(&client.totals())?;
             writeln!(std::io::stdout(), "{totals}").context("cannot write the totals")?;
         }
+    }
+}
+
+/// Opens the lasting connections, for some time also while the server is not there yet.
+fn first(server: IpAddr) -> std::io::Result<Client> {
+    let begun = Instant::now();
+    loop {
+        let opened = Client::here(server, PLAN);
+        if opened.is_ok() || begun.elapsed() > FIRST {
+            return opened;
+        }
+        std::thread::sleep(REPORT);
     }
 }
 

@@ -22,9 +22,9 @@ impl Program {
     pub(super) fn start(self, guest: &mut Guest, line: &str) -> anyhow::Result<()> {
         let at = format!("/run/{}", self.name);
         // A pipe that is open for both directions has no end, whoever else opens and closes it.
-        let run = format!("{line} <>{at}.in >{at}.out 2>{at}.log; echo $? >{at}.new; mv {at}.new {at}.code");
+        let run = format!("{line} <>{at}.in >>{at}.out 2>{at}.log; echo $? >{at}.new; mv {at}.new {at}.code");
         guest
-            .must(&format!("mkfifo {at}.in; {{ {run}; }} &"))
+            .must(&format!("mkfifo {at}.in; touch {at}.out {at}.log; {{ {run}; }} &"))
             .with_context(|| format!("cannot start {}", self.title))?;
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Program {
 
     /// Returns the end of its log.
     pub(super) fn log_end(self, guest: &mut Guest) -> String {
-        let log = guest.run(&format!("tail -n {SHOWN} /run/{}.log", self.name), 30);
+        let log = guest.run(&format!("tail -n {SHOWN} /run/{}.log 2>/dev/null", self.name), 30);
         last_lines(&log.map_or_else(|e| e.to_string(), |shown| shown.output), SHOWN)
     }
 }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use p4shield_testbed::process::{last_lines, product, run};
 use p4shield_testbed::{Guest, NetNs, OpenVswitch, Product, leftover};
 use serde_json::Value;
@@ -34,6 +34,9 @@ const CLIENT_PORT: &str = "client";
 /// Microseconds for which a thread of the switch that finds no packets sleeps at most. It would otherwise
 /// take one of what may be two cores from the emulated machines.
 const SLEEP: &str = "200";
+
+/// MiB of the switch's memory: the pool of two vhost-user ports takes more than the default.
+const MEMORY: u32 = 1024;
 
 /// Seconds for an emulated guest to boot beside two others.
 const BOOT: u64 = 240;
@@ -74,12 +77,7 @@ impl Scene {
         let kind = if options.image.is_some() { "virtual machine, process" } else { "process" };
         say(&format!("P4 VM: {kind} {}, program tcp_guard.p4", product.p4vm().unwrap_or_default()));
         options.check_interrupted()?;
-        // Open vSwitch 3.1 has the first name, later ones the second; each ignores the other.
-        let setup =
-            OpenVswitch::over_dpdk().other_config("pmd-maxsleep", SLEEP).other_config("pmd-sleep-max", SLEEP);
-        let setup =
-            setup.env("LD_PRELOAD", &parts.library).env("P4SHIELD_CONFIG", product.at("p4shield.toml"));
-        let switch = setup.start(&host)?;
+        let switch = switch(&host, &parts.library, &product)?;
         let socket = |port: &str| folder.path().join(format!("{port}.sock"));
         let user_vm = UserVm::start(&product, &program)?;
         let client = ClientVm::start(&socket(CLIENT_PORT), &program)?;
@@ -94,9 +92,8 @@ impl Scene {
         set_up(&mut scene.client.guest, CLIENT, [&VM.to_string(), &mac])?;
         scene.user_vm.prepare()?;
         let reached = options.wait("a ping from the client to the user VM", 60, || scene.client.ping());
-        reached.map_err(|e| {
-            e.context(format!("the switch's log ends:\n{}", last_lines(&scene.switch.log(), 10)))
-        })?;
+        reached
+            .map_err(|e| anyhow!("{e:#}; the switch's log ends:\n{}", last_lines(&scene.switch.log(), 10)))?;
         Ok(scene)
     }
 
@@ -166,6 +163,15 @@ impl Scene {
     fn vm(&self) -> Value {
         self.product.status()["tenants"][0]["vms"][0].clone()
     }
+}
+
+/// Starts the switch with the library, and without ports.
+fn switch(host: &NetNs, library: &Path, product: &Product) -> anyhow::Result<OpenVswitch> {
+    let setup = OpenVswitch::over_dpdk().megabytes(MEMORY).other_config("per-port-memory", "true");
+    // Open vSwitch 3.1 has the first name, later ones the second; each ignores the other.
+    let setup = setup.other_config("pmd-maxsleep", SLEEP).other_config("pmd-sleep-max", SLEEP);
+    let setup = setup.env("LD_PRELOAD", library).env("P4SHIELD_CONFIG", product.at("p4shield.toml"));
+    Ok(setup.start(host)?)
 }
 
 /// Sets a guest's interface up with its `address`. Its kernel sends no packet of its own accord: it has no

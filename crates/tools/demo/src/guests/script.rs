@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use p4shield_testbed::process::last_lines;
 use serde_json::Value;
 
@@ -87,16 +88,18 @@ impl<'a> Stage<'a> {
     /// Waits until `reached` is true of what was read last.
     fn until(&mut self, what: &str, mut reached: impl FnMut(&Scene) -> bool) -> anyhow::Result<()> {
         let scene = &mut self.scene;
+        let mut ended = false;
         let waited = self.options.wait(what, PATIENCE, || {
-            scene.look()?;
+            scene.look().inspect_err(|_| ended = true)?;
             Ok(reached(scene))
         });
         waited.map_err(|error| {
+            if ended || self.options.check_interrupted().is_err() {
+                return error;
+            }
             let (logs, run) = (self.scene.user_vm.logs(), self.scene.product.log_end("run"));
             let switch = last_lines(&self.scene.switch.said(), 5);
-            error.context(format!(
-                "agent and auditor said:\n{logs}\nthe daemon:\n{run}\nthe switch:\n{switch}"
-            ))
+            anyhow!("{error:#}; agent and auditor said:\n{logs}\nthe daemon:\n{run}\nthe switch:\n{switch}")
         })
     }
 

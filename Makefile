@@ -34,7 +34,7 @@ dist: setup ## Build what `make install` and `make deb` install
 	scripts/static.sh p4vm "$(DIST)/static" dist
 	scripts/static.sh switchvm "$(DIST)/static" dist
 
-demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm")
+demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm": with virtual machines)
 	@echo "make: running the demonstration"
 	$(RELEASE)/p4shield-dev demo $(DEMO)
 

@@ -31,7 +31,7 @@ use crate::image;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Shorter phases: under 30 seconds with namespaces; with guests @QUICK@
+    /// Shorter phases: under 30 seconds with namespaces, about a minute with guests
     #[arg(long)]
     quick: bool,
     /// What isolates the P4 VM; `vm` boots a virtual machine, by emulation where KVM runs no guest
@@ -73,7 +73,7 @@ impl Args {
         let usable = match user_vms {
             UserVms::Namespaces => p4shield_testbed::usable(),
             UserVms::Guests => guests::usable(&self.library)
-                .map_err(|why| format!("{why}; without virtual machines of users: --user-vms namespaces")),
+                .map_err(|why| format!("{why}; --user-vms namespaces needs none of it")),
         };
         if let Err(why) = usable {
             anyhow::bail!("the demo cannot run on this machine: {why}");

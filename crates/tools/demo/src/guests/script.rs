@@ -125,7 +125,11 @@ impl<'a> Stage<'a> {
             self.timeline.samples.push(sample);
             before = after;
         }
-        self.timeline.phases.push(Phase { name, from, to: self.start.elapsed().as_secs_f64() });
+        let to = self.start.elapsed().as_secs_f64();
+        match self.timeline.phases.last_mut() {
+            Some(last) if last.name == name => last.to = to,
+            _ => self.timeline.phases.push(Phase { name, from, to }),
+        }
         Ok(before - begin)
     }
 

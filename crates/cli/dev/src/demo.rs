@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// What isolates the P4 VM; `vm` boots a virtual machine, by emulation where KVM runs no guest
     #[arg(long, value_enum, default_value_t = Compartment::Process)]
     compartment: Compartment,
-    /// What client and user VM are; default: guests with --compartment vm, or else namespaces
+    /// Machines of client and user VM; default: guests with --compartment vm, or else namespaces
     #[arg(long, value_enum)]
     user_vms: Option<UserVms>,
     /// With guests: libp4shield_dpdk.so; default: the one beside this binary

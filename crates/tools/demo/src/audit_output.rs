@@ -10,6 +10,7 @@ pub(crate) struct AuditOutput {
     findings: Vec<Value>,
     comparisons: u64,
     is_certain: bool,
+    compared: u64,
 }
 
 impl AuditOutput {
@@ -20,7 +21,8 @@ impl AuditOutput {
             self.unread.push(value["words"].as_str().unwrap_or_default().to_owned());
             self.findings.push(value);
         } else if value["event"] == "standing" {
-            self.standing = standing(&value);
+            self.compared = both(&value, "verified").iter().filter_map(|v| v.as_u64()).sum();
+            self.standing = standing(&value, self.compared);
             self.comparisons += 1;
             self.is_certain = both(&value, "aligned").iter().all(|v| **v == true);
         }
@@ -34,6 +36,11 @@ impl AuditOutput {
     /// Returns whether the last comparison accounts for every packet of both directions.
     pub(crate) const fn is_certain(&self) -> bool {
         self.is_certain
+    }
+
+    /// Returns how many packets of both directions the last comparison had compared.
+    pub(crate) const fn compared(&self) -> u64 {
+        self.compared
     }
 
     /// Returns the findings since the last call; without any, the state of the audit.
@@ -70,14 +77,13 @@ fn both<'v>(value: &'v Value, key: &str) -> [&'v Value; 2] {
 }
 
 /// Returns the state of the audit, short enough for a table.
-fn standing(value: &Value) -> String {
+fn standing(value: &Value, compared: u64) -> String {
     let both = |key: &str| both(value, key);
     if both("suspicious").iter().any(|v| **v == true) {
         "checking a difference".into()
     } else if both("has_findings").iter().any(|v| **v == true) {
         "findings above".into()
     } else if both("aligned").iter().all(|v| **v == true) {
-        let compared: u64 = both("verified").iter().filter_map(|v| v.as_u64()).sum();
         format!("every packet went through ({compared} compared)")
     } else {
         "not yet certain".into()

@@ -19,7 +19,7 @@ pub(crate) const ECHO: u16 = 7000;
 /// Port of the server that never reads.
 pub(crate) const HOARD: u16 = 7001;
 
-/// What a client does.
+/// The work of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Connections that last and exchange data.
@@ -167,7 +167,7 @@ impl std::ops::Sub for Totals {
     }
 }
 
-/// What the client's threads are told.
+/// Signs to the client's threads.
 #[derive(Debug, Default)]
 struct Signs {
     stop: AtomicBool,

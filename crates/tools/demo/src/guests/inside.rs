@@ -20,7 +20,7 @@ pub(super) const EMPTY: &str = "empty";
 pub(super) const REST: &str = "rest";
 pub(super) const GO_ON: &str = "go-on";
 
-/// What a client in an emulated guest does: less than the guest can, for it shares its cores.
+/// The work of a client in an emulated guest: less than the guest can, for it shares its cores.
 pub(super) const PLAN: Plan = Plan {
     established: 4,
     hoarders: 4,
@@ -37,7 +37,7 @@ const REPORT: Duration = Duration::from_millis(250);
 /// Time for the server to start and for the first connections to open.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// What each connection sends at once while memory fills, in this interval: never more than the queue of an
+/// Bytes that each connection sends at once while memory fills, in this interval: never more than the queue of an
 /// emulated guest holds. A packet that the switch drops there would rightly end the audit's certainty.
 const PIECE: usize = 8 << 10;
 const FILL_PAUSE: Duration = Duration::from_millis(20);

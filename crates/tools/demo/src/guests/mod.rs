@@ -19,7 +19,7 @@ use p4shield_testbed::{Guest, OpenVswitch};
 pub use inside::{connect, serve};
 pub use script::run;
 
-/// What the demonstration with guests needs beside [`crate::Options`].
+/// The parts that the demonstration with guests needs beside [`crate::Options`].
 #[derive(Debug)]
 pub struct Parts {
     /// `libp4shield_dpdk.so`, which the switch loads.

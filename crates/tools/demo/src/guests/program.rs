@@ -13,7 +13,7 @@ const SHOWN: usize = 5;
 pub(super) struct Program {
     /// The name of its files.
     pub(super) name: &'static str,
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) title: &'static str,
 }
 
@@ -21,7 +21,7 @@ impl Program {
     /// Starts it with this command line.
     pub(super) fn start(self, guest: &mut Guest, line: &str) -> anyhow::Result<()> {
         let at = format!("/run/{}", self.name);
-        // A pipe that is open for both directions has no end, whoever else opens and closes it.
+        // A pipe that is open for both directions has no end, also if other programs open and close it.
         let run = format!("{line} <>{at}.in >>{at}.out 2>{at}.log; echo $? >{at}.new; mv {at}.new {at}.code");
         guest
             .must(&format!("mkfifo {at}.in; touch {at}.out {at}.log; {{ {run}; }} &"))

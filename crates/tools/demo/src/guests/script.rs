@@ -37,13 +37,12 @@ const SWITCH: &str = "Open vSwitch over DPDK with libp4shield_dpdk.so, vhost-use
 /// A part does not start, or the user interrupts. A claim that fails is a [`DemoResult`], not an error.
 pub fn run(options: &Options, parts: &Parts) -> anyhow::Result<DemoResult> {
     report::prepare(&options.report)?;
-    let mut stage = Stage::set(options, parts)?;
-    stage.below()?;
-    stage.above()?;
-    stage.below_again()?;
-    stage.bypass()?;
-    stage.kill()?;
-    stage.scene.check_parts()?;
+    let played = play(options, parts);
+    if played.is_err() {
+        // A terminal interrupts every process, and the parts' ends are a consequence.
+        options.check_interrupted()?;
+    }
+    let (timeline, claims) = played?;
     let facts = Facts {
         switch: SWITCH,
         compartment: options.compartment(),
@@ -51,8 +50,20 @@ pub fn run(options: &Options, parts: &Parts) -> anyhow::Result<DemoResult> {
         established: PLAN.established,
         machine: machine(),
     };
-    let page = report::write(&options.report, &facts, &stage.timeline, &stage.claims)?;
-    Ok(DemoResult { held: stage.claims.held(), page })
+    let page = report::write(&options.report, &facts, &timeline, &claims)?;
+    Ok(DemoResult { held: claims.held(), page })
+}
+
+/// Plays the script, and removes everything that it made.
+fn play(options: &Options, parts: &Parts) -> anyhow::Result<(Timeline, Claims)> {
+    let mut stage = Stage::set(options, parts)?;
+    stage.below()?;
+    stage.above()?;
+    stage.below_again()?;
+    stage.bypass()?;
+    stage.kill()?;
+    stage.scene.check_parts()?;
+    Ok((stage.timeline, stage.claims))
 }
 
 struct Stage<'a> {
@@ -199,21 +210,15 @@ impl<'a> Stage<'a> {
             certain = self.scene.user_vm.audit.is_certain();
             left -= 1;
         }
-        let blames = self.take_blames();
-        let observed = if blames.is_empty() { self.scene.user_vm.audit.words() } else { words_of(&blames) };
-        self.claim(
-            "the auditor in the user VM confirms every packet so far",
-            certain && blames.is_empty(),
-            observed,
-        );
+        let findings = self.scene.user_vm.audit.take_findings();
+        let blames = findings.iter().any(|f| !BUSY.iter().any(|kind| f["finding"] == *kind));
+        let words = self.scene.user_vm.audit.words();
+        let observed = match findings.len() {
+            0 => words,
+            _ => format!("{}; {} packets compared", words_of(&findings), self.scene.user_vm.audit.compared()),
+        };
+        self.claim("the auditor in the user VM confirms every packet so far", certain && !blames, observed);
         Ok(())
-    }
-
-    /// Returns the findings since the last call that need an attack.
-    fn take_blames(&mut self) -> Vec<Value> {
-        let mut findings = self.scene.user_vm.audit.take_findings();
-        findings.retain(|f| !BUSY.iter().any(|kind| f["finding"] == *kind));
-        findings
     }
 
     fn bypass(&mut self) -> anyhow::Result<()> {

@@ -23,8 +23,8 @@ pub(super) const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 0x77, 2];
 const KEY: &str = "/etc/p4shield/tenant.key";
 const OBJECT: &str = "/etc/p4shield/program.o";
 
-/// What the auditor expects of the configuration, and grants to emulation on busy cores.
-const EXPECTED: &str = "--log-interval-ms 200 --hold-ms 1500 --expect-age-limit 3000 --expect-egress none";
+/// The settings that the auditor expects, and the time that it grants to emulation on busy cores.
+const EXPECTED: &str = "--log-interval-ms 400 --hold-ms 1500 --expect-age-limit 3000 --expect-egress none";
 
 /// A guest with the tenant's server, agent and auditor.
 #[derive(Debug)]

@@ -37,8 +37,8 @@ const REPORT: Duration = Duration::from_millis(250);
 /// Time for the server to start and for the first connections to open.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// Bytes that each connection sends at once while memory fills, in this interval: never more than the queue of an
-/// emulated guest holds. A packet that the switch drops there would rightly end the audit's certainty.
+/// Bytes that each connection sends at once while memory fills, in this interval: never more than the queue
+/// of an emulated guest holds. A packet that the switch drops there would rightly end the audit's certainty.
 const PIECE: usize = 8 << 10;
 const FILL_PAUSE: Duration = Duration::from_millis(20);
 

@@ -80,7 +80,7 @@ pub(crate) fn placeholders() -> Vec<String> {
 }
 
 /// Parameters of functions that are tuples, such as `(vm, name): (u16, &str)`. The number may only fall.
-pub(crate) const MAX_TUPLES: usize = 76;
+pub(crate) const MAX_TUPLES: usize = 75;
 
 /// Counts those parameters.
 pub(crate) fn tuple_parameters() -> usize {

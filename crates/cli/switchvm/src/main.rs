@@ -39,7 +39,7 @@ fn run() -> anyhow::Result<()> {
     p4shield_boot::load_modules()?;
     // While there is one thread, and before a program is read.
     let verifier = Verifier::start(false).context("cannot start the verifier's process")?;
-    tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(io::stderr).init();
     let host = Arc::new(Host::open()?);
     let said = match serve(&host, verifier) {
         Ok(()) => return Ok(()),

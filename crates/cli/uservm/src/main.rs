@@ -14,8 +14,8 @@ use p4shield_uservm::{agent, audit, keygen};
 #[derive(Debug, Parser)]
 #[command(name = "p4shield", version, propagate_version = true, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (configuration or input); `audit` has \
-                  further ones, see `p4shield audit --help`."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (configuration or input); `audit` \
+                  has further ones, see `p4shield audit --help`."
 )]
 struct Cli {
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! The part of a user VM's definition that is for P4 Shield, as QEMU's options and as libvirt's domain XML.
 //!
-//! A page is an `ivshmem-plain` device. Agent and auditor find theirs by its size, so no address is fixed.
-//! libvirt's own `<shmem>` names memory in `/dev/shm` only, so there a page is a pair of QEMU's options, too.
+//! A page is an `ivshmem-plain` device. Agent and auditor find theirs by its size, whatever its address.
+//! libvirt's own `<shmem>` names memory in `/dev/shm` only, so there a page is a pair of QEMU's options, too,
+//! with an address that libvirt does not give to devices of its own.
 //! The names of properties are those of QEMU's manual and of libvirt's "Domain XML format".
 
 use std::fmt::Write;
@@ -11,6 +12,10 @@ use std::path::{Path, PathBuf};
 const MEMORY: &str = "p4shield-memory";
 /// The identifier of the network interface.
 const PORT: &str = "p4shield-port";
+/// The slot of the first page on the root bus of libvirt's domains. libvirt fills the bus from slot 1, and
+/// has the devices of the chipset from 0x1b. QEMU makes the devices of options before those of libvirt, and
+/// would give them the slots from 1.
+const FIRST_SLOT: usize = 0x10;
 
 /// A user VM, as far as P4 Shield is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,16 +106,16 @@ impl UserVm {
             }
             None => {}
         }
-        all.extend(self.page_options());
+        all.extend(self.page_options(|_| String::new()));
         Ok(all)
     }
 
-    /// Returns the options of the pages.
-    fn page_options(&self) -> Vec<[String; 2]> {
+    /// Returns the options of the pages; `place` has what says where the device of a page is.
+    fn page_options(&self, place: impl Fn(usize) -> String) -> Vec<[String; 2]> {
         let options = self.pages.iter().enumerate().flat_map(|(n, (path, size))| {
             let (id, path) = (format!("p4shield-page{n}"), escaped(path));
             let memory = format!("memory-backend-file,id={id},size={size},mem-path={path},share=on");
-            [("object", memory), ("device", format!("ivshmem-plain,memdev={id}"))]
+            [("object", memory), ("device", format!("ivshmem-plain,memdev={id}{}", place(n)))]
         });
         options.map(|(name, value)| [format!("-{name}"), value]).collect()
     }
@@ -127,7 +132,8 @@ impl UserVm {
             ""
         };
         let mut arguments = String::new();
-        for argument in self.page_options().iter().flatten() {
+        let place = |page: usize| format!(",bus=pcie.0,addr={:#x}", FIRST_SLOT + page);
+        for argument in self.page_options(place).iter().flatten() {
             let _ = writeln!(arguments, "    <qemu:arg value='{}'/>", in_xml(argument));
         }
         Ok(format!(

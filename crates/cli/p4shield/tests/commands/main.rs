@@ -11,6 +11,7 @@ mod functions;
 mod handshake;
 mod input;
 mod keys;
+mod libvirt;
 mod logs;
 mod measure;
 mod mininet;

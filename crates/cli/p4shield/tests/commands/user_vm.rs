@@ -33,17 +33,17 @@ tenant = "alice"
 vm = "web"
 "#;
 
-struct Cloud(tempfile::TempDir);
+pub(super) struct Cloud(tempfile::TempDir);
 
 impl Cloud {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("p4shield.toml"), text).unwrap();
         Self(folder)
     }
 
     /// Runs the command for a VM. Returns exit code and output, or exit code and error.
-    fn devices(&self, vm: &str, arguments: &[&str]) -> (i32, String) {
+    pub(super) fn devices(&self, vm: &str, arguments: &[&str]) -> (i32, String) {
         let config = self.0.path().join("p4shield.toml").display().to_string();
         let ran = p4shield(&[&["vm", "devices", vm, "--config", &config], arguments].concat());
         let said = if code(&ran) == 0 { stdout(&ran) } else { stderr(&ran) };

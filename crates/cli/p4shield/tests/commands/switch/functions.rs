@@ -146,13 +146,15 @@ fn functions_in_a_killed_machine_start_again_in_another() {
     let image = p4shield_testbed::guest::p4vm_image().unwrap().display().to_string();
     let machine = ["--compartment", "vm", "--accelerator", "tcg", "--image", &image];
     let options = [&["--placement", "extern", "--deadline", "2000"], &machine[..]].concat();
-    let _switch = scene.start_guard(10, &options);
-    // Request and reply pass the function.
-    let answered = (0..7).filter(|_| scene.pings()).count();
-    assert_eq!(answered, 5, "{}", scene.asks(&["status"]));
+    let _switch = scene.start_guard(100, &options);
+    // Emulated, it boots and verifies for seconds.
+    wait_until("a ping through the machine", 60, || scene.pings()).unwrap();
     let first = scene.compartment().unwrap();
+    let flood = ["-f", "-q", "-c60", "-w20", "10.9.2.1"];
+    let _lost = p4shield_testbed::process::run(scene.left.command("ping").args(flood));
+    assert!(!scene.pings(), "the function has seen its hundred packets");
     kill_process(super::machine::qemu(first), Signal::KILL).unwrap();
-    // Another machine's function has seen no packet yet.
+    // Another machine's function has seen none.
     wait_until("a ping through another machine", 60, || scene.pings()).unwrap();
     assert_ne!(scene.compartment(), Some(first));
     assert_eq!(scene.functions()["restarts"], 1);

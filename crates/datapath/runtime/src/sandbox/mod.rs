@@ -8,18 +8,14 @@
 //! Every layer holds alone: the tests attack each one without the others. A layer that the kernel lacks is an
 //! error, unless the operator waives that [`Measure`] by name; [`SandboxReport`] lists the missing ones.
 
-mod credentials;
-mod landlock;
-mod libraries;
 mod limits;
-mod namespaces;
-mod root;
 pub mod seccomp;
 
 pub use limits::Limits;
-pub use namespaces::new_network;
+pub use p4shield_sandbox::{SandboxError, new_network};
 
 use p4shield_control::{Measure, SandboxReport};
+use p4shield_sandbox as layers;
 use std::os::fd::RawFd;
 
 /// How to enter the sandbox.
@@ -34,40 +30,6 @@ pub struct Options {
     pub keep: Vec<RawFd>,
     /// Resource limits.
     pub limits: Limits,
-}
-
-/// Reason why a P4 VM cannot enter its sandbox.
-#[derive(Debug, thiserror::Error)]
-#[error("the sandbox cannot {step}: {advice}")]
-pub struct SandboxError {
-    /// The step that failed.
-    pub step: &'static str,
-    /// The remedy.
-    pub advice: &'static str,
-    /// The kernel's error.
-    #[source]
-    pub source: std::io::Error,
-}
-
-/// A step, and the remedy if it fails.
-#[derive(Clone, Copy)]
-struct Step(&'static str, &'static str);
-
-impl Step {
-    fn failed(self, source: impl Into<std::io::Error>) -> SandboxError {
-        SandboxError { step: self.0, advice: self.1, source: source.into() }
-    }
-}
-
-/// Adds the step to an error.
-trait During<T> {
-    fn during(self, step: Step) -> Result<T, SandboxError>;
-}
-
-impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
-    fn during(self, step: Step) -> Result<T, SandboxError> {
-        self.map_err(|e| step.failed(e))
-    }
 }
 
 /// Accepts a failed step if the operator waived `measure`, and reports the measure as missing.
@@ -97,27 +59,28 @@ fn waive(
 /// The first layer that failed, with a remedy. The process must not continue then.
 pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     let mut report = SandboxReport::default();
-    libraries::read_no_files();
-    limits::close_all_but(&options.keep)?;
-    credentials::shed_root(options.uid)?;
+    layers::read_no_files();
+    layers::close_all_but(&options.keep)?;
+    layers::shed_root(options.uid)?;
     report.uid = rustix::process::geteuid().as_raw();
-    let user = namespaces::own_user_namespace();
+    let user = layers::own_user_namespace();
     waive(&mut report, options, Measure::UserNamespace, user)?;
-    namespaces::own_namespaces()?;
-    let cgroup = namespaces::own_cgroup_namespace();
+    layers::own_namespaces()?;
+    let cgroup = layers::own_cgroup_namespace();
     waive(&mut report, options, Measure::CgroupNamespace, cgroup)?;
-    namespaces::continue_in_new_process()?;
-    root::empty()?;
+    layers::continue_in_new_process()?;
+    layers::empty_root()?;
     limits::apply(&options.limits)?;
-    let landlock = landlock::restrict().map(|abi| report.landlock_abi = abi);
+    let landlock = layers::deny_everything().map(|abi| report.landlock_abi = abi);
     waive(&mut report, options, Measure::Landlock, landlock)?;
-    credentials::drop_capabilities()?;
+    layers::drop_capabilities()?;
     Ok(report)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use p4shield_sandbox::Step;
 
     #[test]
     fn only_a_waived_measure_may_be_missing() {

@@ -10,9 +10,9 @@
 //! Memory that the switch maps, too, stays as the host made it: no list allows `madvise` to punch holes into
 //! it, or the futex operations that move sleepers, lock, or change a word.
 
-use super::{SandboxError, Step};
 use p4shield_bpf::verify::isolated::{self, ArgumentLimit};
 use p4shield_bpf::{CODE_AREA, CODE_STARTS, MAX_CODE};
+use p4shield_sandbox::{SandboxError, Step};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };

@@ -12,7 +12,7 @@ pub(crate) const HEAVY: [&str; 6] = ["attest", "p4", "bpf", "runtime", "stf", "d
 
 /// The crates of `p4vm`, the one program in a virtual machine that is a P4 VM: what a tenant has to trust
 /// there.
-pub(crate) const GUEST_PROGRAM: [&str; 15] = [
+pub(crate) const GUEST_PROGRAM: [&str; 16] = [
     "abi",
     "attest",
     "boot",
@@ -25,6 +25,7 @@ pub(crate) const GUEST_PROGRAM: [&str; 15] = [
     "line",
     "mailbox",
     "runtime",
+    "sandbox",
     "seal",
     "text",
     "toml-problem",

@@ -2,7 +2,7 @@
 
 /// Keeps the libraries from files: the memory allocator to one arena, and panics without a backtrace. The
 /// filters then end no process that does what is allowed. Must be called while the process has one thread.
-pub(super) fn read_no_files() {
+pub fn read_no_files() {
     // glibc reads a setting of the kernel before it gives memory of a second arena back. Each further thread
     // gets such an arena, and the first thread when its own has no room.
     #[cfg(target_env = "gnu")]

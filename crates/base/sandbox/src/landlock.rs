@@ -1,6 +1,6 @@
 //! A Landlock domain without rules: everything that Landlock handles is denied.
 
-use super::{SandboxError, Step};
+use crate::{SandboxError, Step};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr, Scope,
 };
@@ -10,7 +10,7 @@ use std::io::{Error, ErrorKind};
 const NEWEST: ABI = ABI::V7;
 
 /// Denies all that the kernel's Landlock handles. Returns its version.
-pub(super) fn restrict() -> Result<i32, SandboxError> {
+pub fn deny_everything() -> Result<i32, SandboxError> {
     let step = Step(
         "enter a Landlock domain",
         "boot with landlock in lsm= (Linux 5.13 or newer), or waive it with --allow-missing landlock",

@@ -1,6 +1,6 @@
 //! An empty root directory.
 
-use super::{During, SandboxError, Step};
+use crate::{During as _, SandboxError, Step};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move, mount_remount,
 };
@@ -11,7 +11,7 @@ use rustix::process::{chdir, chroot, pivot_root};
 const SCAFFOLD: &str = "/proc";
 
 /// Replaces the root by an empty, read-only tmpfs and detaches the old one.
-pub(super) fn empty() -> Result<(), SandboxError> {
+pub fn empty_root() -> Result<(), SandboxError> {
     let step = Step("replace its root by an empty one", "allow mounting tmpfs in user namespaces");
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).during(step)?;

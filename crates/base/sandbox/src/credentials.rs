@@ -1,13 +1,13 @@
 //! The user and capabilities of a P4 VM: unprivileged, without a way to gain privileges.
 
-use super::{During, SandboxError, Step};
+use crate::{During as _, SandboxError, Step};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use rustix::{process, thread};
 
 /// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces,
 /// which hardened distributions allow only with capabilities. Does nothing for other users.
-pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
+pub fn shed_root(uid: u32) -> Result<(), SandboxError> {
     if !process::geteuid().is_root() {
         return Ok(());
     }
@@ -29,7 +29,7 @@ pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
 }
 
 /// Empties all capability sets irrevocably, and makes the process unreadable to other processes of its user.
-pub(super) fn drop_capabilities() -> Result<(), SandboxError> {
+pub fn drop_capabilities() -> Result<(), SandboxError> {
     let step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
     thread::set_no_new_privs(true).during(step)?;
     for number in 0..u64::BITS {

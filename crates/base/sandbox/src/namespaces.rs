@@ -1,6 +1,6 @@
 //! Namespaces of a P4 VM, in which nothing of the host has a name.
 
-use super::{During, SandboxError, Step};
+use crate::{During as _, SandboxError, Step};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 }
 
 /// Creates a user namespace in which only this process's user and group exist, with the same IDs.
-pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
+pub fn own_user_namespace() -> Result<(), SandboxError> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).during(Step("create a user namespace", NEEDS_USERNS))?;
     let step = Step("map its user into its user namespace", "/proc must be mounted");
@@ -30,7 +30,7 @@ pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
 }
 
 /// Creates mount, network, IPC and UTS namespaces for this process and a PID namespace for its children.
-pub(super) fn own_namespaces() -> Result<(), SandboxError> {
+pub fn own_namespaces() -> Result<(), SandboxError> {
     unshare(
         UnshareFlags::NEWNS
             | UnshareFlags::NEWNET
@@ -58,13 +58,13 @@ pub fn new_network() -> io::Result<OwnedFd> {
 }
 
 /// Creates a cgroup namespace with the process's present cgroup as root.
-pub(super) fn own_cgroup_namespace() -> Result<(), SandboxError> {
+pub fn own_cgroup_namespace() -> Result<(), SandboxError> {
     unshare(UnshareFlags::NEWCGROUP)
         .during(Step("create a cgroup namespace", "waive it with --allow-missing cgroup-namespace"))
 }
 
 /// Continues as process 1 of the PID namespace, a child of this process's parent; this process ends.
-pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
+pub fn continue_in_new_process() -> Result<(), SandboxError> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     // SAFETY: without CLONE_VM this is fork(): the child gets its own copy of memory and returns here. The
     // process has one thread, so no lock can be held by a thread that the child lacks.

@@ -219,6 +219,21 @@ type = "geneve"
     }
 
     #[test]
+    fn another_topology_needs_no_restart_of_the_daemon() {
+        let topology = "level = \"1\"\n[topology]\nuplink = \"eth0\"\ngateway_mac = \"02:00:00:00:00:fe\"\n\
+             [[tenant]]\nname = \"a\"\n[[tenant.vm]]\nname = \"x\"\naddresses = [\"10.0.0.1\"]\n\
+             interface = \"tap0\"\nmac = \"02:00:00:00:00:01\"\n";
+        let after = topology.replace("\"1\"", "\"2\"").replace("eth0", "eth1").replace("tap0", "tap1");
+        let expected = [
+            "~ level = \"1\" -> \"2\"",
+            "~ tenant a, vm x: interface = \"tap0\" -> \"tap1\"",
+            "~ topology: uplink = \"eth0\" -> \"eth1\"",
+        ];
+        assert_eq!(shown(topology, &after), expected);
+        assert_eq!(parse(topology).changes_for_a_restart(&parse(&after)), [""; 0]);
+    }
+
+    #[test]
     fn what_needs_a_restart_is_named_with_the_reason() {
         let text = BEFORE.replace("[daemon]", "[daemon]\nsocket = \"/run/x\"\nfirst_uid = 70000");
         let reasons = parse(BEFORE).changes_for_a_restart(&parse(&text));

@@ -58,7 +58,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let placement = c.placement(file, attachment);
     let compartment = c.compartment(file.compartment.as_ref(), Compartment::default(), placement);
     let tee = c.tee(file.tee.as_ref(), Tee::default(), compartment);
-    c.implemented("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
+    let level = c.level(file, attachment);
+    let topology = c.topology(file, level);
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let machine = c.machine(file.machine.as_ref().unwrap_or(&file::Machine::default()));
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t, (compartment, tee), placement)).collect();
@@ -84,6 +85,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
             file,
             attachment,
             placement,
+            level,
+            topology,
             daemon,
             machine,
             tenants,
@@ -105,18 +108,6 @@ impl Checker<'_> {
     /// Returns the line of a place in the text.
     pub(super) fn line(&self, span: std::ops::Range<usize>) -> usize {
         Problem::at(self.text, span, String::new()).line
-    }
-
-    /// Checks a key of which only one value is implemented.
-    fn implemented(&mut self, key: &str, value: Option<&Text>, works: &str, later: &[&str]) {
-        let Some(value) = value.filter(|v| v.as_ref() != works) else { return };
-        let problem = if later.contains(&value.as_ref().as_str()) {
-            "is not implemented in this version"
-        } else {
-            "is unknown"
-        };
-        let message = format!("{key}: {:?} {problem}; write {key} = {works:?}", value.as_ref());
-        self.problem(value.span(), message);
     }
 
     fn attachment(&mut self, file: &file::File) -> Attachment {
@@ -295,6 +286,7 @@ impl Checker<'_> {
             name: self.name("tenant", &t.name),
             compartment,
             tee,
+            zone: t.zone.as_ref().map(|zone| self.name("zone", zone)),
             key_file: t.key_file.as_ref().map(|p| self.place(p)),
             bundle_key: t.bundle_key.as_ref().map(|p| self.place(p)),
             socket: self.tenant_socket(t),
@@ -355,6 +347,8 @@ impl Checker<'_> {
         Vm {
             name: self.name("VM", &v.name),
             addresses,
+            interface: v.interface.as_ref().map(|i| i.as_ref().clone()),
+            mac: v.mac.as_ref().and_then(|mac| self.mac("mac", mac)),
             programs,
             key_file: v.key_file.as_ref().map(|p| self.place(p)),
             handshake: self.handshake(v, t, place),
@@ -382,7 +376,7 @@ impl Checker<'_> {
         parsed
     }
 
-    fn interface(&mut self, key: &str, name: &Text) -> String {
+    pub(super) fn interface(&mut self, key: &str, name: &Text) -> String {
         let text = name.as_ref();
         let fits = (1..=MAX_INTERFACE).contains(&text.len());
         if !fits || text.chars().any(|c| c == '/' || c.is_whitespace() || c.is_control()) {

@@ -19,6 +19,7 @@ pub(super) struct File {
     pub(super) level: Option<Text>,
     pub(super) daemon: Option<Daemon>,
     pub(super) machine: Option<Machine>,
+    pub(super) topology: Option<Topology>,
     #[serde(default)]
     pub(super) tenant: Vec<Tenant>,
     #[serde(default)]
@@ -62,10 +63,23 @@ pub(super) struct Machine {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Topology {
+    pub(super) uplink: Text,
+    pub(super) gateway_mac: Text,
+    pub(super) cores: Option<Text>,
+    pub(super) first_vlan: Option<Spanned<u16>>,
+    pub(super) memory: Option<Spanned<Quantity>>,
+    pub(super) state: Option<PathBuf>,
+    pub(super) run: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Tenant {
     pub(super) name: Text,
     pub(super) compartment: Option<Text>,
     pub(super) tee: Option<Text>,
+    pub(super) zone: Option<Text>,
     pub(super) key_file: Option<Spanned<PathBuf>>,
     pub(super) evidence: Option<Text>,
     pub(super) bundle_key: Option<Spanned<PathBuf>>,
@@ -102,6 +116,8 @@ pub(super) struct Vm {
     pub(super) name: Text,
     #[serde(default)]
     pub(super) addresses: Vec<Text>,
+    pub(super) interface: Option<Text>,
+    pub(super) mac: Option<Text>,
     #[serde(default)]
     pub(super) ingress: Vec<Spanned<PathBuf>>,
     #[serde(default)]

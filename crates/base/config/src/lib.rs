@@ -1,10 +1,10 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
-//! `file` defines the structure; `check`, `paths`, `port` and `tunnel` validate the values and have their
-//! defaults and limits (those of a tenant's `deadline` are in `check`); the result is [`Config`]. `changes`
-//! and `numbers` compare a running configuration with a new one. `reference` describes each key for the
-//! documentation. Every error names line, column and key, what is invalid and what to write instead. All
-//! errors of a file are reported at once.
+//! `file` defines the structure; `check`, `paths`, `port`, `topology` and `tunnel` validate the values and
+//! have their defaults and limits (those of a tenant's `deadline` are in `check`); the result is [`Config`].
+//! `changes` and `numbers` compare a running configuration with a new one. `reference` describes each key
+//! for the documentation. Every error names line, column and key, what is invalid and what to write
+//! instead. All errors of a file are reported at once.
 //!
 //! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a
 //! switch reads the same file ([`FILE_VARIABLE`]) and so knows the tenants' policies while no daemon runs.
@@ -26,6 +26,7 @@ mod port;
 mod quantity;
 pub mod reference;
 mod source;
+mod topology;
 mod tunnel;
 mod units;
 
@@ -34,9 +35,11 @@ pub use compartment::{Compartment, Machine, Tee};
 pub use error::{ConfigError, Problem};
 pub use handshake::Handshake;
 pub use port::{Port, Role, Sides, ZeroCopy};
+pub use topology::{Cores, Level, MAC_PREFIX, Topology};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 pub use units::parse_duration;
 
+use macaddr::MacAddr6;
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, FailPolicy, UnownedPolicy, Verdict, VmRef};
 use std::net::{IpAddr, SocketAddr};
@@ -135,6 +138,10 @@ pub struct Config {
     pub attachment: Attachment,
     /// Where programs run.
     pub placement: Placement,
+    /// How switches are divided among tenants.
+    pub level: Level,
+    /// The tenants' switches, if the topology is declared; always with a level above the baseline.
+    pub topology: Option<Topology>,
     /// The daemon.
     pub daemon: Daemon,
     /// The virtual machines of tenants with [`Compartment::Vm`].
@@ -187,6 +194,8 @@ pub struct Tenant {
     pub compartment: Compartment,
     /// What keeps its P4 VM's memory from the host.
     pub tee: Tee,
+    /// The zone: at level 2, tenants of one zone share a switch compartment. `None`: one of its own.
+    pub zone: Option<String>,
     /// The file that holds its key, for VMs without one of their own.
     pub key_file: Option<PathBuf>,
     /// The file of the public key that signs its bundles; `None`: its programs come as objects.
@@ -265,6 +274,10 @@ pub struct Vm {
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+    /// The host's side of its network interface. Always present with [`Config::topology`].
+    pub interface: Option<String>,
+    /// The Ethernet address of its network interface. Always present with [`Config::topology`].
+    pub mac: Option<MacAddr6>,
     /// By [`p4shield_abi::Direction`]: the objects of the program; empty: no program. If the tenant has a
     /// `bundle_key`, the VM's bundle is in the place of the ingress program, and holds both.
     pub programs: [Vec<PathBuf>; 2],

@@ -26,6 +26,7 @@ impl Entry for Tenant {
             name: String::new(),
             compartment: Compartment::default(),
             tee: Tee::default(),
+            zone: None,
             key_file: None,
             bundle_key: None,
             socket: None,
@@ -58,6 +59,8 @@ impl Entry for Vm {
         Self {
             name: String::new(),
             addresses: Vec::new(),
+            interface: None,
+            mac: None,
             programs: [Vec::new(), Vec::new()],
             key_file: None,
             handshake: None,

@@ -6,6 +6,17 @@ use super::units::{Quantity, parse_duration, parse_size};
 use std::time::Duration;
 use toml::Spanned;
 
+/// The default and the limit of a size, both in bytes.
+pub(super) struct SizeLimits {
+    pub(super) default: u64,
+    /// Whole MiB.
+    pub(super) least: u64,
+    pub(super) example: &'static str,
+}
+
+/// The memory of P4 VMs.
+const P4_VM: SizeLimits = SizeLimits { default: DEFAULT_MEMORY, least: 64 << 20, example: "512MiB" };
+
 impl Checker<'_> {
     pub(super) fn duration(
         &mut self,
@@ -37,17 +48,26 @@ impl Checker<'_> {
 
     /// Returns the memory of a P4 VM in bytes.
     pub(super) fn memory(&mut self, value: Option<&Spanned<Quantity>>) -> u64 {
-        let Some(value) = value else { return DEFAULT_MEMORY };
+        self.size("memory", value, &P4_VM)
+    }
+
+    /// Returns a size in bytes.
+    pub(super) fn size(&mut self, key: &str, value: Option<&Spanned<Quantity>>, limits: &SizeLimits) -> u64 {
+        let SizeLimits { default, least, example } = *limits;
+        let Some(value) = value else { return default };
         let Quantity { text, quoted } = value.as_ref();
-        if let Some(bytes) = parse_size(text).filter(|n| *quoted && *n >= 64 << 20) {
+        if let Some(bytes) = parse_size(text).filter(|n| *quoted && *n >= least) {
             return bytes;
         }
         let message = if *quoted {
-            format!("memory: {text:?} is not a size of at least 64MiB; write for example memory = \"512MiB\"")
+            let least = least >> 20;
+            format!(
+                "{key}: {text:?} is not a size of at least {least}MiB; write for example {key} = {example:?}"
+            )
         } else {
-            format!("memory: {text} is not in quotes; write for example memory = \"512MiB\"")
+            format!("{key}: {text} is not in quotes; write for example {key} = {example:?}")
         };
         self.problem(value.span(), message);
-        DEFAULT_MEMORY
+        default
     }
 }

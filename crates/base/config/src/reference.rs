@@ -6,6 +6,7 @@
 use super::Attachment::{self, Dpdk, Wire, Xsk};
 use super::check::{MAX_CPU, MAX_FIRST_UID, MAX_VNI};
 use super::compartment::{ACCELERATORS, MAX_PROCESSORS};
+use super::topology::MAX_VLAN;
 use super::{MAX_NAME, MEASURES};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use std::fmt::Write;
@@ -68,6 +69,8 @@ const PATH: Allowed = Text(
 );
 const NAME: Allowed = Text("1 to 64 letters, digits, `.`, `_` or `-`");
 const INTERFACE: Allowed = Text("1 to 15 visible characters");
+const SWITCH_INTERFACE: Allowed = Text("1 to 15 letters, digits, `.`, `_` or `-`");
+const MAC: Allowed = Text("a unicast Ethernet address such as `02:00:00:00:00:01`");
 const VISIBLE: Allowed = Text("1 to 107 visible characters");
 const OBJECTS: Allowed = Text("paths of object files, which are linked together");
 const IDS: Allowed = Text("numeric IDs");
@@ -98,6 +101,13 @@ pub const TABLES: &[Table] = &[
         header: "[machine]",
         meaning: "The virtual machines of tenants with `compartment = \"vm\"`.",
         keys: MACHINE,
+    },
+    Table {
+        header: "[topology]",
+        meaning: "The tenants' switches, which `p4shield topology` plans. Needed with a `level` above \
+                  `baseline`; with `baseline` it means one switch on the host, with the uplink and \
+                  the VMs' interfaces. Each VM then needs `interface` and `mac`.",
+        keys: TOPOLOGY,
     },
     Table { header: "[[tenant]]", meaning: "A tenant, with a P4 VM of its own.", keys: TENANT },
     Table { header: "[[tenant.vm]]", meaning: "A user VM of the preceding tenant.", keys: VM },
@@ -136,8 +146,10 @@ const TOP: &[Key] = &[
     key("tee", "string", Value("\"none\""), Words(&["none", "sev-snp", "tdx"]), ALL,
         "The trusted execution environment of virtual machines: what keeps their memory from the host. It \
          has not been run on such hardware yet."),
-    key("level", "string", Value("\"baseline\""), Words(&["baseline"]), ALL,
-        "How switches are divided among tenants: one switch for all."),
+    key("level", "string", Value("\"baseline\""), Words(&["baseline", "1", "2"]), ALL,
+        "How switches are divided among tenants, as in the MTS paper. `baseline`: one for all; `1`: one for \
+         all, in a compartment; `2`: one in a compartment for each tenant, or for each `zone`. `1` and `2` \
+         need `[topology]`, and not `dpdk` or `xsk`."),
 ];
 
 #[rustfmt::skip]
@@ -190,12 +202,33 @@ const MACHINE: &[Key] = &[
 ];
 
 #[rustfmt::skip]
+const TOPOLOGY: &[Key] = &[
+    key("uplink", "string", Required, SWITCH_INTERFACE, ALL, "The host's interface to the outside network."),
+    key("gateway_mac", "string", Required, MAC, ALL,
+        "The Ethernet address of the outside network's router, to which packets of VMs leave."),
+    key("cores", "string", Value("\"shared\""), Words(&["shared", "isolated"]), ALL,
+        "`shared`: all switch compartments run on the host's last core; `isolated`: each has a core of its \
+         own."),
+    key("first_vlan", "integer", Value("100"), Range(1, MAX_VLAN as u64), ALL,
+        "The VLAN of the first tenant in the NIC switch; each further tenant has one of its own, up to \
+         4094."),
+    key("memory", "size", Value("\"128MiB\""), Text("at least `32MiB`"), ALL,
+        "The memory of each switch compartment."),
+    key("state", "path", Value("\"/var/lib/p4shield/topology\""), PATH, ALL,
+        "The folder that has what was applied."),
+    key("run", "path", Value("\"/run/p4shield/topology\""), PATH, ALL,
+        "The folder of the switch compartments' sockets."),
+];
+
+#[rustfmt::skip]
 const TENANT: &[Key] = &[
     key("name", "string", Required, NAME, ALL, "The tenant's name, unique in the file."),
     key("compartment", "string", Absent("that of the whole file"), Words(&["process", "vm"]), ALL,
         "What isolates this tenant's P4 VM."),
     key("tee", "string", Absent("that of the whole file, for a virtual machine"),
         Words(&["none", "sev-snp", "tdx"]), ALL, "The trusted execution environment of this tenant's P4 VM."),
+    key("zone", "string", Absent("a switch compartment of its own"), NAME, ALL,
+        "With `[topology]` and level `2`: tenants of one zone share a switch compartment."),
     key("key_file", "path", Absent("no key, no pages"), PATH, ALL,
         "The key of the tenant's VMs, made by `p4shield keygen`, with mode 0600. Agent and auditor in each \
          VM have the same key."),
@@ -255,6 +288,10 @@ const VM: &[Key] = &[
     key("name", "string", Required, NAME, ALL, "The VM's name, unique among the tenant's VMs."),
     key("addresses", "list of strings", Required, Text("IP addresses without prefix lengths"), ALL,
         "The VM's addresses, by which the mediator finds the VM of a packet."),
+    key("interface", "string", Absent("required with `[topology]`"), SWITCH_INTERFACE, ALL,
+        "The host's side of the VM's veth pair or tap."),
+    key("mac", "string", Absent("required with `[topology]`"), MAC, ALL,
+        "The Ethernet address of the VM's interface, unique over all VMs."),
     key("ingress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets to the VM; empty: \
         none."),
     key("egress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets from the VM; \

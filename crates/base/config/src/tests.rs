@@ -34,6 +34,7 @@ fn the_example_names_every_key() {
         "",
         "[daemon]\n",
         "[machine]\n",
+        "[topology]\n",
         "[[port]]\n",
         "[[tunnel]]\n",
         "[[tenant]]\nname=\"a\"\n",
@@ -141,7 +142,7 @@ fn unimplemented_values_differ_from_unknown_ones() {
     assert_eq!(
         errors(&text),
         "1:13: placement: \"extern\" is not implemented in this version; write placement = \"p4vm\"\n\
-         2:9: level: \"9\" is unknown; write level = \"baseline\""
+         2:9: level: \"9\" is unknown; write \"baseline\" or \"1\" or \"2\""
     );
 }
 

@@ -30,8 +30,12 @@ fn file(table: &Table, key: &Key, line: &str) -> String {
     let is_tenants = key.name == "key_file" && table.header == "[[tenant]]";
     let key_file = if is_tenants { "" } else { "key_file = \"a.key\"\n" };
     let vm = "[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n";
+    let is_topology = table.header == "[topology]" || key.name == "level";
+    let topology = "[topology]\nuplink = \"u\"\ngateway_mac = \"02:00:00:00:00:fe\"\n";
+    let topology = if is_topology { format!("{topology}{}\n", at("[topology]")) } else { String::new() };
+    let port = if is_topology { "interface = \"v\"\nmac = \"02:00:00:00:00:01\"\n" } else { "" };
     let mut text = format!(
-        "{top}{}\n[daemon]\n{}\n[machine]\n{}\n{tenant}{key_file}{}\n{vm}{}\n",
+        "{top}{}\n[daemon]\n{}\n[machine]\n{}\n{topology}{tenant}{key_file}{}\n{vm}{port}{}\n",
         at(""),
         at("[daemon]"),
         at("[machine]"),
@@ -64,7 +68,7 @@ fn the_reference_lists_exactly_the_accepted_keys() {
         let error = parse(&format!("{parent}{}\nunknown_key = 1", table.header)).unwrap_err();
         assert!(error.contains("unknown field `unknown_key`"), "{error}");
         let accepted: BTreeSet<_> = error.split('`').skip(3).step_by(2).collect();
-        let tables = ["daemon", "machine", "tenant", "wire", "port", "tunnel", "vm"];
+        let tables = ["daemon", "machine", "topology", "tenant", "wire", "port", "tunnel", "vm"];
         let is_table = |k: &&str| match table.header {
             "" => tables.contains(k),
             "[[tenant]]" => *k == "vm",

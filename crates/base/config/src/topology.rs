@@ -1,0 +1,328 @@
+//! The tenants' switches: the key `level`, the table `[topology]`, and what VMs need with it.
+
+use super::Attachment;
+use super::check::Checker;
+use super::file::{self, Text};
+use super::quantity::SizeLimits;
+use macaddr::MacAddr6;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// First half of the Ethernet addresses that P4 Shield gives to switch compartments; no VM may have one.
+/// Locally administered; the rest is "P4" in ASCII.
+pub const MAC_PREFIX: [u8; 3] = [0x02, 0x50, 0x34];
+
+/// Default of `first_vlan`.
+const FIRST_VLAN: u16 = 100;
+/// Highest VLAN identifier that IEEE 802.1Q leaves to users.
+pub(super) const MAX_VLAN: u16 = 4094;
+/// Default memory of a switch compartment, and the least that Open vSwitch starts in.
+const MEMORY: SizeLimits = SizeLimits { default: 128 << 20, least: 32 << 20, example: "128MiB" };
+/// Default folder of the state.
+const STATE: &str = "/var/lib/p4shield/topology";
+/// Default folder of the sockets.
+const RUN: &str = "/run/p4shield/topology";
+
+/// How switches are divided among tenants: the security levels of the MTS paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// One switch on the host, for all tenants.
+    #[default]
+    Baseline,
+    /// One switch in a compartment, for all tenants.
+    #[serde(rename = "1")]
+    One,
+    /// A switch in a compartment for each tenant, or for each zone.
+    #[serde(rename = "2")]
+    Two,
+}
+
+impl Level {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::One => "1",
+            Self::Two => "2",
+        }
+    }
+}
+
+/// Which processor cores the switches have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cores {
+    /// All share one.
+    #[default]
+    Shared,
+    /// Each has one of its own.
+    Isolated,
+}
+
+impl Cores {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+/// The tenants' switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The host's interface to the outside network.
+    pub uplink: String,
+    /// The Ethernet address of the outside network's router.
+    pub gateway_mac: MacAddr6,
+    /// The switches' cores.
+    pub cores: Cores,
+    /// The VLAN of the first tenant.
+    pub first_vlan: u16,
+    /// The memory of each switch compartment in bytes.
+    pub memory: u64,
+    /// The folder of what was applied.
+    pub state: PathBuf,
+    /// The folder of the compartments' sockets.
+    pub run: PathBuf,
+}
+
+impl Checker<'_> {
+    pub(super) fn level(&mut self, file: &file::File, attachment: Attachment) -> Level {
+        let Some(value) = &file.level else { return Level::Baseline };
+        if value.as_ref() == "3" {
+            let message = "level: \"3\" is not implemented in this version; write level = \"2\"";
+            self.problem(value.span(), message.to_owned());
+            return Level::Two;
+        }
+        let words = [Level::Baseline, Level::One, Level::Two].map(|level| (level.name(), level));
+        let level = self.word("level", Some(value), &words);
+        if level == Level::Baseline {
+            return level;
+        }
+        if file.topology.is_none() {
+            let message = format!(
+                "level: {:?} needs the table [topology]; write it with uplink and gateway_mac",
+                level.name()
+            );
+            self.problem(value.span(), message);
+        }
+        if attachment != Attachment::Wire {
+            let message = format!(
+                "level: {:?} does not go with attachment = \"{}\": programs inside tenant switches are \
+                 not implemented in this version; write level = \"baseline\", or remove the key attachment",
+                level.name(),
+                attachment.name()
+            );
+            self.problem(value.span(), message);
+        }
+        level
+    }
+
+    pub(super) fn topology(&mut self, file: &file::File, level: Level) -> Option<Topology> {
+        let Some(t) = &file.topology else {
+            // Above the baseline, it is the table that is missing.
+            if level == Level::Baseline {
+                self.no_topology(file);
+            }
+            return None;
+        };
+        let uplink = self.host_interface("uplink", &t.uplink);
+        let gateway_mac = self.mac("gateway_mac", &t.gateway_mac);
+        let first_vlan = self.vlans(t, file.tenant.len());
+        let cores =
+            self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
+        let memory = self.size("memory", t.memory.as_ref(), &MEMORY);
+        self.vms_of_topology(file, t);
+        self.zones(file);
+        self.wires_of_topology(file, level);
+        let state = self.path(t.state.as_deref().unwrap_or(Path::new(STATE)));
+        let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
+        // Without an address there is a problem already, and no configuration.
+        Some(Topology { uplink, gateway_mac: gateway_mac?, cores, first_vlan, memory, state, run })
+    }
+
+    /// Refuses keys that say nothing without the table.
+    fn no_topology(&mut self, file: &file::File) {
+        let zones = file.tenant.iter().map(|t| ("zone", t.zone.as_ref()));
+        let vms = file.tenant.iter().flat_map(|t| &t.vm);
+        let of_vms = vms.flat_map(|v| [("interface", v.interface.as_ref()), ("mac", v.mac.as_ref())]);
+        for (key, value) in zones.chain(of_vms) {
+            let Some(value) = value else { continue };
+            let message = format!(
+                "{key}: only tenants' switches need it, and there is no table [topology]; write the table, \
+                 or remove the key"
+            );
+            self.problem(value.span(), message);
+        }
+    }
+
+    /// Checks that each tenant has a VLAN. Returns the first.
+    fn vlans(&mut self, t: &file::Topology, tenants: usize) -> u16 {
+        let first = self.number("first_vlan", t.first_vlan.as_ref(), FIRST_VLAN, 1, MAX_VLAN);
+        let available = usize::from(MAX_VLAN - first) + 1;
+        if tenants > available {
+            let span = t.first_vlan.as_ref().map_or_else(|| t.uplink.span(), Spanned::span);
+            let remedy = match usize::from(MAX_VLAN).checked_sub(tenants) {
+                Some(most) => format!("write first_vlan = {} or less", most + 1),
+                None => format!("divide the tenants among hosts: one has at most {MAX_VLAN}"),
+            };
+            let message = format!(
+                "first_vlan: the VLANs from {first} to {MAX_VLAN} are fewer than the {tenants} tenants; \
+                 {remedy}"
+            );
+            self.problem(span, message);
+        }
+        first
+    }
+
+    /// Checks that each VM has what the tenants' switches need, and that nothing is two parties'.
+    fn vms_of_topology(&mut self, file: &file::File, t: &file::Topology) {
+        let vms = || file.tenant.iter().flat_map(|t| &t.vm);
+        for vm in vms() {
+            let missing = [
+                ("interface", vm.interface.is_none(), "the host's side of its veth pair or tap"),
+                ("mac", vm.mac.is_none(), "the Ethernet address of its network interface"),
+            ];
+            for (key, _, meaning) in missing.into_iter().filter(|(_, missing, _)| *missing) {
+                let message = format!(
+                    "VM {:?} has no {key}, which [topology] needs: write {key} = \"...\", {meaning}",
+                    vm.name.as_ref()
+                );
+                self.problem(vm.name.span(), message);
+            }
+            if let Some(vni) = &vm.vni {
+                let message = "vni: with [topology], addresses are unique over all tenants in this version, \
+                               so there is one network; remove the key";
+                self.problem(vni.span(), message.to_owned());
+            }
+            if let Some(interface) = &vm.interface {
+                self.host_interface("interface", interface);
+            }
+        }
+        // The uplink comes first: a VM that has it is what is wrong.
+        let interfaces = vms().filter_map(|v| v.interface.as_ref());
+        self.unique("interface", std::iter::once(&t.uplink).chain(interfaces));
+        self.unique_macs(std::iter::once(&t.gateway_mac).chain(vms().filter_map(|v| v.mac.as_ref())));
+        self.one_form_of_addresses(vms().flat_map(|v| &v.addresses));
+    }
+
+    /// Refuses IPv6 forms of IPv4 addresses, which no packet has and which would hide that two are equal.
+    fn one_form_of_addresses<'f>(&mut self, addresses: impl Iterator<Item = &'f Text>) {
+        for text in addresses {
+            let Ok(address) = text.as_ref().parse::<IpAddr>() else { continue };
+            let canonical = address.to_canonical();
+            if canonical != address {
+                let message =
+                    format!("addresses: {address} is an IPv4 address in the form of IPv6; write {canonical}");
+                self.problem(text.span(), message);
+            }
+        }
+    }
+
+    /// Compares parsed addresses: one has several forms.
+    fn unique_macs<'f>(&mut self, macs: impl Iterator<Item = &'f Text>) {
+        let mut seen = HashMap::new();
+        for text in macs {
+            let Ok(mac) = text.as_ref().parse::<MacAddr6>() else { continue };
+            if mac.as_bytes().starts_with(&MAC_PREFIX) {
+                let message = format!(
+                    "mac: {mac} begins like the addresses of P4 Shield's own switches; write another"
+                );
+                self.problem(text.span(), message);
+            }
+            let line = self.line(text.span());
+            if let Some(first) = seen.get(&mac) {
+                let message = format!("mac: {mac} exists already, in line {first}; write another");
+                self.problem(text.span(), message);
+            } else {
+                seen.insert(mac, line);
+            }
+        }
+    }
+
+    /// Checks that a zone's name is not that of a tenant elsewhere: both name switch compartments.
+    fn zones(&mut self, file: &file::File) {
+        for zone in file.tenant.iter().filter_map(|t| t.zone.as_ref()) {
+            let same = |t: &&file::Tenant| {
+                let its_zone = t.zone.as_ref().map(|z| z.as_ref());
+                t.name.as_ref() == zone.as_ref() && its_zone != Some(zone.as_ref())
+            };
+            if let Some(tenant) = file.tenant.iter().find(same) {
+                let line = self.line(tenant.name.span());
+                let message = format!(
+                    "zone: {:?} is the name of a tenant outside the zone, in line {line}, and both would \
+                     name a switch compartment; write another",
+                    zone.as_ref()
+                );
+                self.problem(zone.span(), message);
+            }
+        }
+    }
+
+    /// Refuses wires at interfaces that are ports of the topology: both would take the packets.
+    fn wires_of_topology(&mut self, file: &file::File, level: Level) {
+        let vms = || file.tenant.iter().flat_map(|t| &t.vm).filter_map(|v| v.interface.as_ref());
+        for interface in file.wire.iter().flat_map(|w| [&w.vm_interface, &w.switch_interface]) {
+            if !vms().any(|i| i.as_ref() == interface.as_ref()) {
+                continue;
+            }
+            let reason = match level {
+                Level::Baseline => {
+                    "a port of the switch of [topology]; write the other end of the wire's \
+                     switch_interface as the VM's interface"
+                }
+                Level::One | Level::Two => {
+                    "a port of [topology]: programs inside tenant switches are not implemented in this \
+                     version; remove the wire, or write level = \"baseline\""
+                }
+            };
+            self.problem(interface.span(), format!("interface {:?} is {reason}", interface.as_ref()));
+        }
+    }
+
+    /// Checks the name of an interface on the host that becomes a port of a switch.
+    fn host_interface(&mut self, key: &str, name: &Text) -> String {
+        let text = name.as_ref();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let begins = |prefix: &str| {
+            text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        if !text.chars().all(plain) || text.starts_with('-') {
+            let message = format!(
+                "{key}: {text:?} is not a name that switches take; write letters, digits, '.', '_' or '-'"
+            );
+            self.problem(name.span(), message);
+        } else if begins("p4s") || begins("p4t") {
+            let message = format!(
+                "{key}: {text:?} is like the names of interfaces that P4 Shield makes; write another"
+            );
+            self.problem(name.span(), message);
+        }
+        self.interface(key, name)
+    }
+
+    /// Parses a unicast Ethernet address.
+    pub(super) fn mac(&mut self, key: &str, text: &Text) -> Option<MacAddr6> {
+        let parsed = text.as_ref().parse::<MacAddr6>().ok().filter(|_| text.as_ref().len() == 17);
+        let problem = match parsed {
+            Some(mac) if mac.is_nil() || mac.is_broadcast() || mac.is_multicast() => {
+                "is no address of one machine; write a unicast address"
+            }
+            Some(mac) => return Some(mac),
+            None => "is not an Ethernet address; write one such as 02:00:00:00:00:01",
+        };
+        self.problem(text.span(), format!("{key}: {:?} {problem}", text.as_ref()));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! The topology's keys, and what they are refused for.
+
+use super::*;
+use crate::Config;
+
+const TOPOLOGY: &str = r#"level = "2"
+[topology]
+uplink = "eth0"
+gateway_mac = "02:00:00:00:00:fe"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2"]
+interface = "tap-web"
+mac = "02:00:00:00:00:01"
+[[tenant]]
+name = "bob"
+zone = "red"
+[[tenant.vm]]
+name = "db"
+addresses = ["10.0.0.3"]
+interface = "tap-db"
+mac = "02:00:00:00:00:02"
+"#;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("/etc/p4shield.toml"), text).map_err(|e| e.to_string())
+}
+
+/// Returns the errors in `text`, without the file's name.
+fn errors(text: &str) -> String {
+    parse(text).unwrap_err().replace("/etc/p4shield.toml:", "")
+}
+
+/// Returns the errors after one change of [`TOPOLOGY`].
+fn refused(old: &str, new: &str) -> String {
+    let text = TOPOLOGY.replacen(old, new, 1);
+    assert_ne!(text, TOPOLOGY, "{old} is not in the text");
+    errors(&text)
+}
+
+#[test]
+fn a_topology_has_defaults() {
+    let config = parse(TOPOLOGY).unwrap();
+    assert_eq!(config.level, Level::Two);
+    let expected = Topology {
+        uplink: "eth0".to_owned(),
+        gateway_mac: "02:00:00:00:00:fe".parse().unwrap(),
+        cores: Cores::Shared,
+        first_vlan: 100,
+        memory: 128 << 20,
+        state: "/var/lib/p4shield/topology".into(),
+        run: "/run/p4shield/topology".into(),
+    };
+    assert_eq!(config.topology, Some(expected));
+    let zones: Vec<_> = config.tenants.iter().map(|t| t.zone.as_deref()).collect();
+    assert_eq!(zones, [None, Some("red")]);
+    let vm = &config.tenants[0].vms[0];
+    assert_eq!(vm.interface.as_deref(), Some("tap-web"));
+    assert_eq!(vm.mac, Some(MacAddr6::new(2, 0, 0, 0, 0, 1)));
+    assert!(vm.programs.iter().all(Vec::is_empty), "a tenant without programs is allowed");
+}
+
+#[test]
+fn one_key_changes_the_level() {
+    for (word, level) in [("baseline", Level::Baseline), ("1", Level::One), ("2", Level::Two)] {
+        let text = TOPOLOGY.replacen("\"2\"", &format!("{word:?}"), 1);
+        assert_eq!(parse(&text).unwrap().level, level);
+    }
+    assert_eq!(parse(&TOPOLOGY.replacen("level = \"2\"", "", 1)).unwrap().level, Level::Baseline);
+    let three = refused("\"2\"", "\"3\"");
+    assert_eq!(three, "1:9: level: \"3\" is not implemented in this version; write level = \"2\"");
+}
+
+#[test]
+fn levels_above_the_baseline_need_the_table() {
+    let text =
+        "level = \"1\"\n[[tenant]]\nname = \"a\"\n[[tenant.vm]]\nname = \"b\"\naddresses = [\"10.0.0.2\"]\n";
+    let expected = "1:9: level: \"1\" needs the table [topology]; write it with uplink and gateway_mac";
+    assert_eq!(errors(text), expected);
+    let table = "[topology]\nuplink = \"eth0\"\ngateway_mac = \"02:00:00:00:00:fe\"\n";
+    let without = TOPOLOGY.replace(table, "");
+    assert_eq!(errors(&without), expected.replace("\"1\"", "\"2\""));
+    let baseline = errors(&without.replacen("\"2\"", "\"baseline\"", 1));
+    for place in ["7:13: interface: only", "8:7: mac: only", "11:8: zone: only"] {
+        assert!(baseline.contains(place) && baseline.contains("or remove the key"), "{baseline}");
+    }
+}
+
+#[test]
+fn a_vm_needs_interface_mac_and_address() {
+    let interface = refused("interface = \"tap-web\"\n", "");
+    assert!(
+        interface.starts_with("8:8: VM \"web\" has no interface, which [topology] needs: write"),
+        "{interface}"
+    );
+    let mac = refused("mac = \"02:00:00:00:00:01\"\n", "");
+    assert!(mac.starts_with("8:8: VM \"web\" has no mac, which [topology] needs: write"), "{mac}");
+    let address = refused("addresses = [\"10.0.0.2\"]\n", "");
+    assert!(address.starts_with("8:8: VM \"web\" has no address: write"), "{address}");
+}
+
+#[test]
+fn nothing_belongs_to_two_parties() {
+    for (old, new, expected) in [
+        (
+            "\"tap-db\"",
+            "\"tap-web\"",
+            "18:13: interface \"tap-web\" exists already, in line 10; write another",
+        ),
+        ("\"tap-db\"", "\"eth0\"", "18:13: interface \"eth0\" exists already, in line 3; write another"),
+        ("00:02\"", "00:01\"", "19:7: mac: 02:00:00:00:00:01 exists already, in line 11; write another"),
+        ("00:02\"", "00:FE\"", "19:7: mac: 02:00:00:00:00:FE exists already, in line 4; write another"),
+        (
+            "10.0.0.3",
+            "10.0.0.2",
+            "17:14: address 10.0.0.2 belongs to another VM already, in line 9; an address must identify one \
+             VM",
+        ),
+    ] {
+        assert_eq!(refused(old, new), expected);
+    }
+}
+
+#[test]
+fn addresses_of_one_machine_are_demanded() {
+    for mac in ["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"] {
+        let error = refused("02:00:00:00:00:01", mac);
+        assert!(error.starts_with("11:7: mac: ") && error.ends_with("write a unicast address"), "{error}");
+    }
+    for mac in ["02:00:00:00:00", "020000000001", "02:00:00:00:00:0g", ""] {
+        let error = refused("02:00:00:00:00:01", mac);
+        assert!(
+            error.ends_with("is not an Ethernet address; write one such as 02:00:00:00:00:01"),
+            "{error}"
+        );
+    }
+    let own = refused("02:00:00:00:00:01", "02:50:34:00:00:01");
+    assert!(own.contains("like the addresses of P4 Shield's own switches"), "{own}");
+    let mapped = refused("10.0.0.2", "::ffff:10.0.0.2");
+    assert!(mapped.ends_with("is an IPv4 address in the form of IPv6; write 10.0.0.2"), "{mapped}");
+    let network = refused("interface = \"tap-web\"", "vni = 5\ninterface = \"tap-web\"");
+    assert!(
+        network.contains("10:7: vni: with [topology], addresses are unique over all tenants"),
+        "{network}"
+    );
+}
+
+#[test]
+fn interfaces_that_switches_cannot_take_are_refused() {
+    for (name, part) in [
+        ("p4t1gw", "like the names of interfaces that P4 Shield makes"),
+        ("p4s65000io", "like the names of interfaces that P4 Shield makes"),
+        ("-x", "is not a name that switches take"),
+        ("a,b", "is not a name that switches take"),
+        ("a-name-that-is-too-long", "is not a valid name of an interface"),
+        ("", "is not a valid name of an interface"),
+    ] {
+        let error = refused("tap-web", name);
+        assert!(error.starts_with("10:13: interface: ") && error.contains(part), "{error}");
+        let uplink = refused("eth0", name);
+        assert!(uplink.starts_with("3:10: uplink: ") && uplink.contains(part), "{uplink}");
+    }
+    assert!(parse(&TOPOLOGY.replace("tap-web", "p4sw")).is_ok());
+}
+
+#[test]
+fn each_tenant_needs_a_vlan() {
+    let with = |first: u16| TOPOLOGY.replacen("uplink", &format!("first_vlan = {first}\nuplink"), 1);
+    assert_eq!(parse(&with(4093)).unwrap().topology.unwrap().first_vlan, 4093);
+    assert_eq!(
+        errors(&with(4094)),
+        "3:14: first_vlan: the VLANs from 4094 to 4094 are fewer than the 2 tenants; write first_vlan = 4093 \
+         or less"
+    );
+    assert!(errors(&with(0)).ends_with("write a number from 1 to 4094"));
+}
+
+#[test]
+fn names_of_compartments_are_unique() {
+    let error = refused("zone = \"red\"", "zone = \"alice\"");
+    assert!(
+        error.starts_with("14:8: zone: \"alice\" is the name of a tenant outside the zone, in line 6"),
+        "{error}"
+    );
+    assert!(parse(&TOPOLOGY.replace("zone = \"red\"", "zone = \"bob\"")).is_ok());
+    assert!(refused("zone = \"red\"", "zone = \"a b\"").contains("is not a valid name of a zone"));
+}
+
+#[test]
+fn attachments_inside_tenant_switches_are_refused() {
+    for attachment in ["dpdk", "xsk"] {
+        let text = format!("attachment = \"{attachment}\"\n{TOPOLOGY}");
+        let error = errors(&text);
+        assert!(error.starts_with("2:9: level: \"2\" does not go with"), "{error}");
+        assert!(
+            error.contains("programs inside tenant switches are not implemented in this version"),
+            "{error}"
+        );
+        assert!(parse(&text.replacen("\"2\"", "\"baseline\"", 1)).is_ok());
+    }
+    let wire = |interface: &str| {
+        format!(
+            "{TOPOLOGY}[[wire]]\nvm_interface = \"{interface}\"\nswitch_interface = \"s\"\n\
+             tenant = \"alice\"\nvm = \"web\"\n"
+        )
+    };
+    assert!(parse(&wire("tap-inner")).is_ok(), "a wire before the topology's port");
+    let inside = errors(&wire("tap-web"));
+    assert!(
+        inside.starts_with("21:16: interface \"tap-web\" is a port of [topology]: programs inside"),
+        "{inside}"
+    );
+    let baseline = errors(&wire("tap-web").replacen("\"2\"", "\"baseline\"", 1));
+    assert!(baseline.contains("write the other end of the wire's switch_interface"), "{baseline}");
+}
+
+#[test]
+fn sizes_and_words_are_checked() {
+    let with = |keys: &str| errors(&TOPOLOGY.replacen("uplink", &format!("{keys}\nuplink"), 1));
+    assert_eq!(
+        with("memory = \"16MiB\""),
+        "3:10: memory: \"16MiB\" is not a size of at least 32MiB; write for example memory = \"128MiB\""
+    );
+    assert!(with("cores = \"two\"").ends_with("write \"shared\" or \"isolated\""));
+    assert!(with("state = 1").starts_with("3:9: "));
+}

@@ -1,0 +1,194 @@
+//! The plan: which switches there are, what connects them, and with which addresses.
+
+use super::mac;
+use macaddr::MacAddr6;
+use p4shield_config::{Cores, Level};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Version of [`Plan`] as a file. A plan of another version is of another release.
+pub const VERSION: u32 = 1;
+
+/// The tenants' switches on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`VERSION`].
+    pub version: u32,
+    /// How switches are divided among tenants.
+    pub level: Level,
+    /// The host's interface to the outside network.
+    pub uplink: String,
+    /// The Ethernet address of the outside network's router.
+    #[serde(with = "mac")]
+    pub gateway_mac: MacAddr6,
+    /// How the switches share cores.
+    pub cores: Cores,
+    /// The folder of the compartments' sockets.
+    pub run: PathBuf,
+    /// The switches, by number. At the baseline, one that runs on the host and in no compartment.
+    pub compartments: Vec<Compartment>,
+}
+
+/// A switch, and what isolates it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compartment {
+    /// The name of the tenant or the zone that it is for, or `all`. Unique in the plan.
+    pub name: String,
+    /// Its number, from 1. Unique in the plan.
+    pub number: u16,
+    /// The switch's address in the outside network.
+    #[serde(with = "mac")]
+    pub mac: MacAddr6,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// Its processor core.
+    pub core: u32,
+    /// Its side to the outside. `None`: the switch is on the host, and its port 1 is the uplink.
+    pub in_out: Option<Link>,
+    /// The tenants whose packets it carries, by number.
+    pub tenants: Vec<Tenant>,
+}
+
+/// A tenant, as its switch knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// Its number, from 1. Unique in the plan.
+    pub number: u16,
+    /// Its VLAN in the NIC switch. At the baseline there is no such switch, and the VLAN is not used.
+    pub vlan: u16,
+    /// The address to which its VMs send. At the baseline it is that of the one switch.
+    #[serde(with = "mac")]
+    pub mac: MacAddr6,
+    /// Its switch's side to its VMs. `None`: the VMs' interfaces are the switch's ports.
+    pub gateway: Option<Link>,
+    /// Its VMs, by number.
+    pub vms: Vec<Vm>,
+}
+
+/// A user VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vm {
+    /// Its name, unique among the tenant's.
+    pub name: String,
+    /// Its number, from 1. Unique in the plan.
+    pub number: u16,
+    /// The host's side of its network interface.
+    pub interface: String,
+    /// Its Ethernet address.
+    #[serde(with = "mac")]
+    pub mac: MacAddr6,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A pair of interfaces that connects a switch compartment with the NIC switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The end at the NIC switch.
+    pub outer: String,
+    /// The end in the compartment, a port of its switch, with the address of compartment or tenant.
+    pub inner: String,
+}
+
+/// A port of a switch, in OpenFlow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SwitchPort {
+    /// The network interface, where the switch runs.
+    pub interface: String,
+    /// The port's number in OpenFlow (`ofport_request`).
+    pub number: u16,
+    /// The interface's address, if it is P4 Shield's to set.
+    #[serde(serialize_with = "optional_mac")]
+    pub mac: Option<MacAddr6>,
+}
+
+fn optional_mac<S: serde::Serializer>(mac: &Option<MacAddr6>, serializer: S) -> Result<S::Ok, S::Error> {
+    match mac {
+        Some(mac) => mac::serialize(mac, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// The numbers and cores that a plan gave to names, which the next one keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Of compartments, by name.
+    pub compartments: BTreeMap<String, u16>,
+    /// Of tenants, by name.
+    pub tenants: BTreeMap<String, u16>,
+    /// Of VMs, by `TENANT/VM`.
+    pub vms: BTreeMap<String, u16>,
+    /// The cores of compartments, by name.
+    pub cores: BTreeMap<String, u32>,
+}
+
+impl Plan {
+    /// Returns the numbers that it gave, for the next plan.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let mut numbers = Numbers::default();
+        for c in &self.compartments {
+            numbers.compartments.insert(c.name.clone(), c.number);
+            numbers.cores.insert(c.name.clone(), c.core);
+            for t in &c.tenants {
+                numbers.tenants.insert(t.name.clone(), t.number);
+                let names = t.vms.iter().map(|vm| (format!("{}/{}", t.name, vm.name), vm.number));
+                numbers.vms.extend(names);
+            }
+        }
+        numbers
+    }
+
+    /// Returns how many virtual functions of SR-IOV the plan needs, as the MTS paper counts them: one for
+    /// each compartment's side to the outside, each gateway and each VM. None at the baseline.
+    #[must_use]
+    pub fn vfs(&self) -> usize {
+        let of_tenant = |t: &Tenant| usize::from(t.gateway.is_some()) + t.vms.len();
+        let of = |c: &Compartment| 1 + c.tenants.iter().map(of_tenant).sum::<usize>();
+        self.compartments.iter().filter(|c| c.in_out.is_some()).map(of).sum()
+    }
+}
+
+impl Compartment {
+    /// Number in OpenFlow of the port to the outside.
+    pub const OUTSIDE: u16 = 1;
+
+    /// Returns the ports of its switch.
+    #[must_use]
+    pub fn switch_ports(&self, uplink: &str) -> Vec<SwitchPort> {
+        let outside = match &self.in_out {
+            Some(link) => (&*link.inner, Some(self.mac)),
+            None => (uplink, None),
+        };
+        let port =
+            |interface: &str, number: u16, mac| SwitchPort { interface: interface.to_owned(), number, mac };
+        let mut ports = vec![port(outside.0, Self::OUTSIDE, outside.1)];
+        for t in &self.tenants {
+            match &t.gateway {
+                Some(link) => ports.push(port(&link.inner, t.port(), Some(t.mac))),
+                None => ports.extend(t.vms.iter().map(|vm| port(&vm.interface, vm.port(), None))),
+            }
+        }
+        ports
+    }
+}
+
+impl Tenant {
+    /// Returns the number in OpenFlow of its gateway's port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        Compartment::OUTSIDE + self.number
+    }
+}
+
+impl Vm {
+    /// Returns the number in OpenFlow of its port, at the baseline.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        Compartment::OUTSIDE + self.number
+    }
+}

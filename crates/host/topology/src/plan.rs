@@ -1,0 +1,253 @@
+//! From a configuration to its plan.
+
+use super::mac::{self, Kind};
+use super::model::{Compartment, Link, Numbers, Plan, Tenant, VERSION, Vm};
+use p4shield_config::{self as config, Config, Cores, Level, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name of a compartment for all tenants.
+const ALL: &str = "all";
+/// Highest VLAN identifier that IEEE 802.1Q leaves to users.
+const MAX_VLAN: u16 = 4094;
+/// Highest number, which leads to a port's number below OpenFlow's reserved ones (`OFPP_MAX`, 0xff00).
+const MAX_NUMBER: u16 = 65_000;
+
+/// A reason why a configuration has no plan.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// The tenants' switches are not configured.
+    #[error(
+        "the configuration has no table [topology]: write it with uplink and gateway_mac, and give each VM \
+         an interface and a mac"
+    )]
+    NoTopology,
+    /// A VM lacks what a port needs.
+    #[error("VM {tenant}/{vm} has no interface or no mac: write both in its [[tenant.vm]]")]
+    Vm {
+        /// The tenant.
+        tenant: String,
+        /// The VM.
+        vm: String,
+    },
+    /// There are fewer cores than compartments.
+    #[error(
+        "cores = \"isolated\" needs {needed} cores, one for each switch compartment, and this host has \
+         {available}: write cores = \"shared\", or put tenants into zones"
+    )]
+    Cores {
+        /// The number of compartments.
+        needed: usize,
+        /// The number of cores.
+        available: u32,
+    },
+    /// A tenant's number leads past the last VLAN.
+    #[error(
+        "tenant {tenant} has number {number}, and from first_vlan = {first} on there is no VLAN for it: \
+         write a smaller first_vlan"
+    )]
+    Vlan {
+        /// The tenant.
+        tenant: String,
+        /// Its number.
+        number: u16,
+        /// The VLAN of number 1.
+        first: u16,
+    },
+    /// There are more names than numbers.
+    #[error("there are more than {MAX_NUMBER} {what} on this host: move some to another")]
+    Numbers {
+        /// The names' kind, in the plural.
+        what: &'static str,
+    },
+}
+
+/// Plans the tenants' switches of a configuration for a host with this number of cores. What has a name that
+/// `previous` knows keeps its number, and with it VLAN, addresses, interfaces and core: a change of one
+/// tenant changes nothing of another.
+///
+/// # Errors
+/// There is none; see [`PlanError`].
+pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, PlanError> {
+    let topology = config.topology.as_ref().ok_or(PlanError::NoTopology)?;
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (_, tenant) in config.numbered_tenants() {
+        let name = compartment_of(config.level, tenant);
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.tenants.push(tenant),
+            None => groups.push(Group { name, tenants: vec![tenant] }),
+        }
+    }
+    let names = || groups.iter().map(|group| group.name);
+    let tenants = config.numbered_tenants().map(|(_, tenant)| &*tenant.name);
+    let numbers = Numbers {
+        compartments: assign("switch compartments", names(), &previous.compartments)?,
+        tenants: assign("tenants", tenants, &previous.tenants)?,
+        vms: assign_vms(config, &previous.vms)?,
+        cores: assign_cores(topology.cores, names(), &previous.cores, cores)?,
+    };
+    let planner = Planner { level: config.level, topology, numbers };
+    let mut compartments =
+        groups.iter().map(|group| planner.compartment(group)).collect::<Result<Vec<_>, _>>()?;
+    compartments.sort_by_key(|c| c.number);
+    Ok(Plan {
+        version: VERSION,
+        level: config.level,
+        uplink: topology.uplink.clone(),
+        gateway_mac: topology.gateway_mac,
+        cores: topology.cores,
+        run: topology.run.clone(),
+        compartments,
+    })
+}
+
+/// The tenants of a compartment.
+struct Group<'c> {
+    name: &'c str,
+    tenants: Vec<&'c config::Tenant>,
+}
+
+/// Returns the name of a tenant's switch compartment.
+fn compartment_of(level: Level, tenant: &config::Tenant) -> &str {
+    match level {
+        Level::Baseline | Level::One => ALL,
+        Level::Two => tenant.zone.as_deref().unwrap_or(&tenant.name),
+    }
+}
+
+/// Gives names that have none the smallest free numbers, in the order of the file.
+fn assign<'n>(
+    what: &'static str,
+    names: impl Iterator<Item = &'n str>,
+    previous: &BTreeMap<String, u16>,
+) -> Result<BTreeMap<String, u16>, PlanError> {
+    let names: Vec<_> = names.collect();
+    let mut taken = BTreeSet::new();
+    let mut numbers = BTreeMap::new();
+    for name in &names {
+        // The state of an older plan comes from a file: a number that two names have is the first one's.
+        if let Some(&number) = previous.get(*name).filter(|n| (1..=MAX_NUMBER).contains(*n))
+            && taken.insert(number)
+        {
+            numbers.insert((*name).to_owned(), number);
+        }
+    }
+    let mut free = (1..=MAX_NUMBER).filter(|n| !taken.contains(n));
+    for name in names {
+        if !numbers.contains_key(name) {
+            let number = free.next().ok_or(PlanError::Numbers { what })?;
+            numbers.insert(name.to_owned(), number);
+        }
+    }
+    Ok(numbers)
+}
+
+fn assign_vms(config: &Config, previous: &BTreeMap<String, u16>) -> Result<BTreeMap<String, u16>, PlanError> {
+    let names = |t: &config::Tenant| {
+        t.numbered_vms().map(|(_, vm)| name_of_vm(&t.name, &vm.name)).collect::<Vec<_>>()
+    };
+    let names: Vec<_> = config.numbered_tenants().flat_map(|(_, t)| names(t)).collect();
+    assign("VMs", names.iter().map(|name| &**name), previous)
+}
+
+fn name_of_vm(tenant: &str, vm: &str) -> String {
+    format!("{tenant}/{vm}")
+}
+
+/// Gives each compartment the last core, or one of its own from the last one downwards: the host's own work
+/// tends to the first.
+fn assign_cores<'n>(
+    mode: Cores,
+    names: impl ExactSizeIterator<Item = &'n str>,
+    previous: &BTreeMap<String, u32>,
+    available: u32,
+) -> Result<BTreeMap<String, u32>, PlanError> {
+    let last = available.saturating_sub(1);
+    if mode == Cores::Shared {
+        return Ok(names.map(|name| (name.to_owned(), last)).collect());
+    }
+    let needed = names.len();
+    let too_few = || PlanError::Cores { needed, available };
+    if usize::try_from(available).is_ok_and(|available| available < needed) {
+        return Err(too_few());
+    }
+    let names: Vec<_> = names.collect();
+    let mut taken = BTreeSet::new();
+    let mut cores = BTreeMap::new();
+    for name in &names {
+        if let Some(&core) = previous.get(*name).filter(|core| **core < available)
+            && taken.insert(core)
+        {
+            cores.insert((*name).to_owned(), core);
+        }
+    }
+    let mut free = (0..available).rev().filter(|core| !taken.contains(core));
+    for name in names {
+        if !cores.contains_key(name) {
+            cores.insert(name.to_owned(), free.next().ok_or_else(too_few)?);
+        }
+    }
+    Ok(cores)
+}
+
+/// The common facts of a plan's parts.
+struct Planner<'c> {
+    level: Level,
+    topology: &'c Topology,
+    numbers: Numbers,
+}
+
+impl Planner<'_> {
+    fn compartment(&self, group: &Group<'_>) -> Result<Compartment, PlanError> {
+        let Group { name, tenants } = group;
+        let number = self.numbers.compartments[*name];
+        let link = Link { outer: format!("p4s{number}io"), inner: "inout".to_owned() };
+        let mac = mac::address(Kind::Switch, number);
+        let mut tenants = tenants.iter().map(|t| self.tenant(t, mac)).collect::<Result<Vec<_>, _>>()?;
+        tenants.sort_by_key(|t| t.number);
+        Ok(Compartment {
+            name: (*name).to_owned(),
+            number,
+            mac,
+            memory: self.topology.memory,
+            core: self.numbers.cores[*name],
+            in_out: self.has_nic_switch().then_some(link),
+            tenants,
+        })
+    }
+
+    fn tenant(&self, tenant: &config::Tenant, switch: macaddr::MacAddr6) -> Result<Tenant, PlanError> {
+        let number = self.numbers.tenants[&tenant.name];
+        let first = self.topology.first_vlan;
+        let vlan = first.checked_add(number - 1).filter(|vlan| *vlan <= MAX_VLAN);
+        let vlan = vlan.ok_or_else(|| PlanError::Vlan { tenant: tenant.name.clone(), number, first })?;
+        let link = Link { outer: format!("p4t{number}gw"), inner: format!("gw-{number}") };
+        let has_gateway = self.has_nic_switch();
+        let mut vms =
+            tenant.numbered_vms().map(|(_, vm)| self.vm(&tenant.name, vm)).collect::<Result<Vec<_>, _>>()?;
+        vms.sort_by_key(|vm| vm.number);
+        Ok(Tenant {
+            name: tenant.name.clone(),
+            number,
+            vlan,
+            mac: if has_gateway { mac::address(Kind::Gateway, number) } else { switch },
+            gateway: has_gateway.then_some(link),
+            vms,
+        })
+    }
+
+    fn vm(&self, tenant: &str, vm: &config::Vm) -> Result<Vm, PlanError> {
+        let (Some(interface), Some(mac)) = (vm.interface.clone(), vm.mac) else {
+            return Err(PlanError::Vm { tenant: tenant.to_owned(), vm: vm.name.clone() });
+        };
+        let number = self.numbers.vms[&name_of_vm(tenant, &vm.name)];
+        Ok(Vm { name: vm.name.clone(), number, interface, mac, addresses: vm.addresses.clone() })
+    }
+
+    /// Returns whether compartments stand behind a NIC switch.
+    fn has_nic_switch(&self) -> bool {
+        self.level != Level::Baseline
+    }
+}
+
+#[cfg(test)]
+mod tests;

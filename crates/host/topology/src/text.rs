@@ -1,0 +1,111 @@
+//! A plan as text.
+
+use super::mac::text as mac;
+use super::model::{Compartment, Link, Plan};
+use p4shield_config::Level;
+use std::fmt;
+
+/// The plan in tables. Each line has its end.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
+        writeln!(f, "uplink {}, router {}", self.uplink, mac(self.gateway_mac))?;
+        writeln!(f, "{}\n", self.resources())?;
+        write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())
+    }
+}
+
+/// Returns how switches are divided among tenants.
+const fn meaning(level: Level) -> &'static str {
+    match level {
+        Level::Baseline => "one switch on the host, for all tenants",
+        Level::One => "one switch in a compartment, for all tenants",
+        Level::Two => "a switch in a compartment for each tenant or zone",
+    }
+}
+
+/// Writes a number of bytes in MiB, which all sizes of compartments are written in.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    match bytes % (1 << 20) {
+        0 => format!("{}MiB", bytes >> 20),
+        _ => format!("{:.1}MiB", bytes as f64 / f64::from(1 << 20)),
+    }
+}
+
+impl Plan {
+    fn resources(&self) -> String {
+        let isolated: Vec<_> = self.compartments.iter().filter(|c| c.in_out.is_some()).collect();
+        let count = match isolated.len() {
+            0 => return "no switch compartment, no virtual function".to_owned(),
+            1 => "1 switch compartment".to_owned(),
+            n => format!("{n} switch compartments"),
+        };
+        let memory = isolated.iter().map(|c| c.memory).fold(0, u64::saturating_add);
+        format!(
+            "{count}, {} in all, cores {}, {} virtual functions if SR-IOV makes the ports",
+            mebibytes(memory),
+            self.cores.name(),
+            self.vfs()
+        )
+    }
+
+    fn compartment_table(&self) -> String {
+        let row = |c: &Compartment| {
+            let place = if c.in_out.is_some() { [c.core.to_string(), mebibytes(c.memory)] } else { none() };
+            let [outer, inner] =
+                c.in_out.as_ref().map_or_else(|| [self.uplink.clone(), "-".to_owned()], ends);
+            let [core, memory] = place;
+            vec![c.name.clone(), core, memory, mac(c.mac), outer, inner]
+        };
+        let header = ["SWITCH", "CORE", "MEMORY", "OUTSIDE MAC", "OUTSIDE PORT", "INSIDE"];
+        table(&header, self.compartments.iter().map(row).collect())
+    }
+
+    fn tenant_table(&self) -> String {
+        let mut rows = Vec::new();
+        for c in &self.compartments {
+            for t in &c.tenants {
+                let vlan = if t.gateway.is_some() { t.vlan.to_string() } else { "-".to_owned() };
+                let [outer, inner] = t.gateway.as_ref().map_or_else(none, ends);
+                rows.push(vec![t.name.clone(), c.name.clone(), vlan, mac(t.mac), outer, inner]);
+            }
+        }
+        table(&["TENANT", "SWITCH", "VLAN", "GATEWAY MAC", "GATEWAY PORT", "INSIDE"], rows)
+    }
+
+    fn vm_table(&self) -> String {
+        let mut rows = Vec::new();
+        for t in self.compartments.iter().flat_map(|c| &c.tenants) {
+            for vm in &t.vms {
+                let addresses: Vec<_> = vm.addresses.iter().map(ToString::to_string).collect();
+                let name = format!("{}/{}", t.name, vm.name);
+                rows.push(vec![name, vm.interface.clone(), mac(vm.mac), addresses.join(" ")]);
+            }
+        }
+        table(&["VM", "PORT", "MAC", "ADDRESSES"], rows)
+    }
+}
+
+fn ends(link: &Link) -> [String; 2] {
+    [link.outer.clone(), link.inner.clone()]
+}
+
+fn none() -> [String; 2] {
+    ["-".to_owned(), "-".to_owned()]
+}
+
+/// Aligns columns, whose cells are ASCII.
+fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let header = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| lines.iter().filter_map(|l| l.get(at)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -131,6 +131,15 @@ pub fn receive_unmerged(interface: &str) -> io::Result<()> {
     clear_flags(interface, FLAG_LRO).and(gro)
 }
 
+/// Switches the merging of received packets on: a veth then receives in NAPI, without which the kernel drops
+/// what XDP redirects to the other end of the pair.
+///
+/// # Errors
+/// The driver's error.
+pub fn merge_received(interface: &str) -> io::Result<()> {
+    call(interface, &mut Value { command: SET_GRO, data: 1 })
+}
+
 /// Returns the number of receive queues, if the driver reports it.
 #[must_use]
 pub fn receive_queues(interface: &str) -> Option<u32> {

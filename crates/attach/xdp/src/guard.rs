@@ -35,6 +35,13 @@ pub fn close(program: BorrowedFd<'_>, interface: u32) -> libbpf_rs::Result<()> {
     Ok(())
 }
 
+/// Returns whether the interface is closed in both directions. `program` is the one that closes: the kernel
+/// finds its filter by the place, so another process may have loaded and attached it.
+#[must_use]
+pub fn is_closed(program: BorrowedFd<'_>, interface: u32) -> bool {
+    [TC_INGRESS, TC_EGRESS].into_iter().all(|point| hook(program, interface, point).query().is_ok())
+}
+
 /// Opens the interface again, only on the operator's request, when a wire is removed.
 ///
 /// # Errors

@@ -1,8 +1,11 @@
 //! Loads and attaches the XDP program of one interface, fills its map of sockets, and reads its
 //! counters.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
@@ -165,7 +168,7 @@ impl XdpProgram {
         let program = object.progs().find(|p| p.name() == name).expect("the object has this program");
         let fd = create_link(program.as_fd(), interface.index, flags).map_err(|source| XdpError::Attach {
             interface: interface.name.clone(),
-            hint: hint(&source),
+            hint: remedy(&source),
             source,
         })?;
         Ok(Self { native: flags == NATIVE, tagged, interface: interface.index, _link: Link(fd), object })
@@ -242,10 +245,13 @@ impl XdpError {
 
 fn denied(error: &libbpf_rs::Error) -> &'static str {
     let is_denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
-    if is_denied { hint(&io::Error::from_raw_os_error(libc::EPERM)) } else { "" }
+    if is_denied { remedy(&io::Error::from_raw_os_error(libc::EPERM)) } else { "" }
 }
 
-fn hint(error: &io::Error) -> &'static str {
+/// Returns the remedy, as the end of a sentence, for an error of the kernel's when a program is attached;
+/// empty if none is known.
+#[must_use]
+pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ERANGE) => ": its MTU or its peer's is too large for XDP; set both to 3498 or less",
         Some(libc::ENOSPC) => {
@@ -255,9 +261,25 @@ fn hint(error: &io::Error) -> &'static str {
             ": another XDP program is attached; end the process that holds it, or remove the program \
              (ip link set dev X xdp off)"
         }
+        Some(libc::EOPNOTSUPP) => {
+            ": its driver has no XDP; put a bridge between it and a veth pair, and use the pair's other end"
+        }
         Some(libc::EPERM) => ": CAP_NET_ADMIN and CAP_BPF are needed",
         _ => "",
     }
+}
+
+/// Attaches a program in an interface's driver by a link that is pinned at `path` in a BPF file system, so
+/// that it outlives this process.
+///
+/// # Errors
+/// The kernel's error, for which [`remedy`] may have advice.
+pub fn attach_pinned(program: BorrowedFd<'_>, interface: u32, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let link = create_link(program, interface, NATIVE)?;
+    // SAFETY: a system call with a live descriptor and a string that ends with a zero.
+    let pinned = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) };
+    if pinned < 0 { Err(io::Error::from_raw_os_error(-pinned)) } else { Ok(()) }
 }
 
 fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {

@@ -1,0 +1,67 @@
+//! Reasons why the NIC switch does not do what it was asked for.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Reason why the NIC switch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum NicError {
+    /// The ports contradict each other or the switch's limits. Nothing changed.
+    #[error("the ports of the NIC switch cannot be used: {0}")]
+    Ports(String),
+    /// The folder for pinned objects cannot be used.
+    #[error("cannot use {} for the NIC switch{remedy}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The remedy, if it is known.
+        remedy: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The pinned maps are not this version's, or another network namespace's.
+    #[error("the NIC switch in {} {reason}", folder.display())]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// The difference and the remedy.
+        reason: &'static str,
+    },
+    /// The interfaces of this network namespace cannot be listed.
+    #[error("cannot list the network interfaces")]
+    Interfaces(#[source] io::Error),
+    /// A port cannot be served.
+    #[error("cannot {step} {interface}{remedy}")]
+    Port {
+        /// The step that failed.
+        step: &'static str,
+        /// The interface.
+        interface: String,
+        /// The remedy, if it is known.
+        remedy: &'static str,
+        /// The cause.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// The kernel refused a program or a map.
+    #[error("cannot {step} of the NIC switch{}", denied(source))]
+    Kernel {
+        /// The step that failed.
+        step: &'static str,
+        /// The cause.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+}
+
+impl NicError {
+    pub(crate) fn kernel(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| Self::Kernel { step, source }
+    }
+}
+
+fn denied(error: &libbpf_rs::Error) -> &'static str {
+    let is_denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+    if is_denied { ": CAP_NET_ADMIN and CAP_BPF are needed" } else { "" }
+}

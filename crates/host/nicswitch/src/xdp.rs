@@ -1,0 +1,186 @@
+//! The back end in software: an XDP program on each port's interface.
+//!
+//! All of its state is in the kernel, pinned in a folder of a BPF file system, so that it outlives the
+//! process that made it and another one can change it. Its parts, in the order in which [`Xdp::apply`] makes
+//! them:
+//!
+//! 1. the maps: policy, targets of redirects, counters;
+//! 2. for each interface: the program, pinned as a link, which drops everything as long as the policy has no
+//!    such port; the guard, which keeps the host's stack off; counters; the target of redirects;
+//! 3. the policy, one map that never changes. A change makes another map and puts it in force with one
+//!    write, which returns after the last frame that the old one judged. A frame is so judged by one of two
+//!    policies and never by a mixture, and a crash leaves one of them;
+//! 4. the removal of all that is no port any more.
+//!
+//! Each step finds what is already there and leaves it alone.
+//!
+//! The guard is a filter of traffic control rather than the switch `disable_ipv6`: it stops whatever the
+//! host's stack sends into a port, IPv4 and packet sockets included, and belongs to the interface, so no
+//! setting of the host's has to be kept and restored. Redirected frames do not pass traffic control.
+
+mod folder;
+mod maps;
+mod program;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use p4shield_topology::Port;
+use p4shield_xdp::{Interface, InterfaceMonitor};
+
+use crate::{Changes, NicError, NicSwitch, PortCounters, check, policy};
+use folder::Folder;
+use maps::Maps;
+use program::Guard;
+
+/// The NIC switch of a network namespace: that of the thread which calls its functions.
+#[derive(Debug)]
+pub struct Xdp {
+    folder: Folder,
+}
+
+impl Xdp {
+    /// The folder of a host's NIC switch.
+    pub const FOLDER: &str = "/sys/fs/bpf/p4shield-nic";
+
+    /// Returns the switch whose objects are pinned in `folder`, which the first [`NicSwitch::apply`] creates.
+    ///
+    /// # Errors
+    /// The folder's place is not in a BPF file system.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, NicError> {
+        Ok(Self { folder: Folder::at(folder.into())? })
+    }
+
+    /// Makes an interface a port that drops everything until a policy has it. Returns whether it was none.
+    fn serve(&self, interface: &Interface, guard: &Guard, maps: &Maps) -> Result<bool, NicError> {
+        let is_new = self.folder.attached(&interface.name)? != Some(interface.index);
+        if is_new {
+            program::attach(&self.folder, interface)?;
+        }
+        guard.close(interface)?;
+        maps.add_port(interface.index)?;
+        Ok(is_new)
+    }
+
+    /// Removes pins that are in the way of ports: of interfaces that were made again or renamed. Returns
+    /// those interfaces whose guard is to be opened, once no policy has them.
+    fn remove_stale(&self, keep: &Served<'_>) -> Result<Vec<u32>, NicError> {
+        let mut orphans = Vec::new();
+        for name in self.folder.interfaces()? {
+            let attached = self.folder.attached(&name)?;
+            let is_port = attached.is_some_and(|index| keep.values().any(|kept| *kept == index));
+            let is_in_the_way = is_port || keep.contains_key(name.as_str());
+            if !is_in_the_way || (attached.is_some() && keep.get(name.as_str()).copied() == attached) {
+                continue;
+            }
+            self.folder.detach(&name)?;
+            self.folder.remove(&name)?;
+            orphans.extend(attached.filter(|_| !is_port));
+        }
+        Ok(orphans)
+    }
+
+    /// Takes the programs, guards, counters and targets away of all but these interfaces.
+    fn remove_others(&self, keep: &Served<'_>, guard: &Guard, maps: &Maps) -> Result<Vec<String>, NicError> {
+        let mut removed = Vec::new();
+        for name in self.folder.interfaces()? {
+            if keep.contains_key(name.as_str()) {
+                continue;
+            }
+            // The link goes last: after a crash the next call finds by it what is left to do.
+            if let Some(index) = self.folder.attached(&name)? {
+                guard.open(&name, index)?;
+                self.folder.detach(&name)?;
+            }
+            self.folder.remove(&name)?;
+            removed.push(name);
+        }
+        maps.remove_ports_but(&keep.values().copied().collect())?;
+        Ok(removed)
+    }
+}
+
+/// Interfaces that are there, by name.
+type Served<'a> = BTreeMap<&'a str, u32>;
+
+impl NicSwitch for Xdp {
+    fn apply(&mut self, ports: &[Port]) -> Result<Changes, NicError> {
+        check::check(ports)?;
+        program::quiet();
+        self.folder.create()?;
+        let _lock = self.folder.lock()?;
+        // Loading makes the maps.
+        let guard = Guard::load(&self.folder)?;
+        let maps = Maps::open(&self.folder)?.ok_or_else(|| self.folder.changed())?;
+        let interfaces = interfaces()?;
+        let index_of = |port: &'_ Port| interfaces.get(&port.interface).map(|found| found.index);
+        // A port that cannot be served stays as it is, but for the policy, which has it without an interface.
+        let keep: Served<'_> =
+            ports.iter().filter_map(|port| Some((port.interface.as_str(), index_of(port)?))).collect();
+        let orphans = self.remove_stale(&keep)?;
+        let (mut changes, mut failure, mut served) = (Changes::default(), None, Served::new());
+        for port in ports {
+            let Some(interface) = interfaces.get(&port.interface) else {
+                changes.absent.push(port.interface.clone());
+                continue;
+            };
+            match self.serve(interface, &guard, &maps) {
+                Ok(is_new) => {
+                    served.insert(&port.interface, interface.index);
+                    changes.added.extend(is_new.then(|| port.interface.clone()));
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let (old, new) = (maps.policy()?, policy::of(ports, &served));
+        if old.as_ref() != Some(&new) {
+            maps.replace_policy(&new)?;
+            changes.policy = true;
+            let changed = policy::changed(&old.unwrap_or_default(), &new);
+            let names = served.iter().filter(|(_, index)| changed.contains(*index));
+            changes.changed = names.map(|(name, _)| (*name).to_owned()).collect();
+            changes.changed.retain(|name| !changes.added.contains(name));
+        }
+        for index in orphans {
+            guard.open("an interface that was renamed", index)?;
+        }
+        changes.removed = self.remove_others(&keep, &guard, &maps)?;
+        changes.added.sort();
+        changes.absent.sort();
+        failure.map_or(Ok(changes), Err)
+    }
+
+    fn counters(&self) -> Result<Vec<PortCounters>, NicError> {
+        let Some(maps) = Maps::open(&self.folder)? else { return Ok(Vec::new()) };
+        let mut counters = Vec::new();
+        for name in self.folder.interfaces()? {
+            if let Some(index) = self.folder.attached(&name)?
+                && let Some(processors) = maps.counters(index)?
+            {
+                counters.push(PortCounters::sum(&name, &processors));
+            }
+        }
+        Ok(counters)
+    }
+
+    fn delete(&mut self) -> Result<(), NicError> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        program::quiet();
+        let _lock = self.folder.lock()?;
+        if let Some(maps) = Maps::open(&self.folder)? {
+            // From now on nothing passes; then the programs go, one after the other.
+            maps.replace_policy(&policy::Policy::new())?;
+            self.remove_others(&Served::new(), &Guard::load(&self.folder)?, &maps)?;
+        }
+        self.folder.delete(&maps::NAMES)
+    }
+}
+
+/// Returns the interfaces of this network namespace by name.
+fn interfaces() -> Result<BTreeMap<String, Interface>, NicError> {
+    let list =
+        InterfaceMonitor::open().and_then(|mut monitor| monitor.list()).map_err(NicError::Interfaces)?;
+    Ok(list.into_iter().map(|interface| (interface.name.clone(), interface)).collect())
+}

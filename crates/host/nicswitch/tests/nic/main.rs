@@ -1,0 +1,12 @@
+//! The NIC switch between network namespaces: real interfaces and raw frames.
+
+mod agreement;
+mod attacks;
+mod bed;
+mod crash;
+mod extent;
+mod frames;
+mod life;
+mod oracle;
+mod paths;
+mod raw;

@@ -4,6 +4,11 @@
 //! |---|---|
 //! | [`Tap::of`] | makes a tap that has all packets of an interface: a macvtap in passthru mode |
 //! | [`move_to`] | moves an interface into another network namespace |
+//! | [`add_pair`] | makes two interfaces that are connected with each other (veth) |
+//! | [`move_as`] | moves an interface and renames it |
+//! | [`limit_merging`] | has received packets arrive as they were sent |
+//! | [`delete`] | deletes an interface |
+//! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
 //! | [`rename`] | gives an interface another name |
 
@@ -13,7 +18,10 @@ mod request;
 mod sys;
 mod tap;
 
-pub use request::{index_of, move_to, rename, start, start_in};
+pub use request::{
+    PairEnd, add_pair, delete, index_of, inside, limit_merging, move_as, move_to, rename, start, start_in,
+};
+pub use sys::names;
 pub use tap::Tap;
 
 use std::io;

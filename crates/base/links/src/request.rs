@@ -20,6 +20,12 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 const MODE: u16 = 1;
 const PASSTHRU: u32 = 8;
 
+/// `VETH_INFO_PEER` (`include/uapi/linux/veth.h`).
+const PEER: u16 = 1;
+/// `IFLA_GRO_MAX_SIZE` and `IFLA_GRO_IPV4_MAX_SIZE` (`include/uapi/linux/if_link.h`).
+const GRO_MAX_SIZE: u16 = 58;
+const GRO_IPV4_MAX_SIZE: u16 = 64;
+
 /// Attributes of an interface.
 type Attributes = RtBuffer<Ifla, Buffer>;
 
@@ -49,15 +55,20 @@ pub fn start(interface: &str) -> Result<(), LinkError> {
 /// # Errors
 /// The interface is not there, or the kernel refuses it.
 pub fn start_in(namespace: BorrowedFd<'_>, interface: &str) -> Result<(), LinkError> {
-    let failed = || LinkError::of("set up", interface);
-    // The namespace of the calling thread stays as it is.
+    inside(namespace, || start(interface)).map_err(LinkError::of("set up", interface))?
+}
+
+/// Does something in a network namespace. The calling thread stays in its own.
+///
+/// # Errors
+/// The kernel lets the process not enter it.
+pub fn inside<R: Send>(namespace: BorrowedFd<'_>, act: impl FnOnce() -> R + Send) -> io::Result<R> {
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
-            let moved = move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network));
-            moved.map_err(|e| failed()(e.into()))?;
-            start(interface)
+            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
+            Ok(act())
         });
-        there.join().unwrap_or_else(|_| Err(failed()(io::Error::other("a thread panicked"))))
+        there.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     })
 }
 
@@ -110,8 +121,77 @@ const IN_USE: &str =
     "it has another user, such as a bridge, a macvlan or another switch; `ip -d link` names it";
 const NO_MACVTAP: &str = "the kernel has no macvtap; load the module macvtap, or use one with CONFIG_MACVTAP";
 
-/// Deletes an interface.
-pub(crate) fn delete(interface: &str) -> Result<(), LinkError> {
+/// An end of a pair of interfaces that are connected with each other.
+#[derive(Clone, Copy, Debug)]
+pub struct PairEnd<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address; `None`: the kernel chooses one.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl PairEnd<'_> {
+    fn attributes(&self) -> io::Result<Vec<Rtattr<Ifla, Buffer>>> {
+        let mut attributes = vec![attribute(Ifla::Ifname, format!("{}\0", self.name))?];
+        if let Some(mac) = self.mac {
+            attributes.push(attribute(Ifla::Address, &mac[..])?);
+        }
+        Ok(attributes)
+    }
+}
+
+/// Makes a pair of interfaces (`man 4 veth`), which are down.
+///
+/// # Errors
+/// A name is in use or invalid.
+pub fn add_pair(first: PairEnd<'_>, second: PairEnd<'_>) -> Result<(), LinkError> {
+    let add = || -> io::Result<()> {
+        let builder = IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified);
+        let peer = builder.rtattrs(second.attributes()?.into_iter().collect()).build();
+        let peer = attribute(PEER, peer.map_err(io::Error::other)?)?;
+        let data: RtBuffer<u16, Buffer> = [peer].into_iter().collect();
+        let kind: RtBuffer<IflaInfo, Buffer> =
+            [attribute(IflaInfo::Kind, "veth\0")?, attribute(IflaInfo::Data, data)?].into_iter().collect();
+        let mut attributes = first.attributes()?;
+        attributes.push(attribute(Ifla::Linkinfo, kind)?);
+        let flags = NlmF::CREATE | NlmF::EXCL;
+        request(Rtm::Newlink, flags, IfinfomsgBuilder::default(), attributes.into_iter().collect())
+    };
+    add().map_err(LinkError::of("make", first.name))
+}
+
+/// Gives an interface that is down the name that it then has in a network namespace, and moves it there.
+///
+/// # Errors
+/// The interface is not there, the name is in use there, or the kernel refuses it.
+pub fn move_as(namespace: BorrowedFd<'_>, interface: &str, name: &str) -> Result<(), LinkError> {
+    let index = index_of(interface)?;
+    let failed = || LinkError::of("move", interface);
+    let name = attribute(Ifla::Ifname, format!("{name}\0")).map_err(failed())?;
+    let attributes = [attribute(Ifla::NetNsFd, namespace.as_raw_fd()).map_err(failed())?, name];
+    change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
+}
+
+/// Has the kernel merge no received packets of an interface into longer ones, whatever merging is on.
+///
+/// # Errors
+/// The interface is not there, or the kernel is older than Linux 6.3.
+pub fn limit_merging(interface: &str) -> Result<(), LinkError> {
+    let index = index_of(interface)?;
+    let failed = || LinkError::of("limit the merging of packets of", interface);
+    // Nothing that is longer than this is made.
+    let longest = 1_u32;
+    let sizes = [GRO_MAX_SIZE, GRO_IPV4_MAX_SIZE].map(|kind| attribute(Ifla::from(kind), longest));
+    let [all, ipv4] = sizes;
+    let attributes = [all.map_err(failed())?, ipv4.map_err(failed())?];
+    change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
+}
+
+/// Deletes an interface, and the other end of its pair.
+///
+/// # Errors
+/// There is none with this name, or it cannot be deleted.
+pub fn delete(interface: &str) -> Result<(), LinkError> {
     let index = index_of(interface)?.cast_signed();
     let which = IfinfomsgBuilder::default().ifi_index(index);
     request(Rtm::Dellink, NlmF::empty(), which, RtBuffer::new()).map_err(LinkError::of("delete", interface))

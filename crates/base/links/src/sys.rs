@@ -1,5 +1,6 @@
 //! The kernel's facts of the interfaces of this network namespace, in sysfs.
 
+use crate::LinkError;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
@@ -20,6 +21,15 @@ impl Sysfs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
+    fn interfaces(&self) -> io::Result<Vec<String>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.0, "class/net", flags, Mode::empty())?;
+        let entries = rustix::fs::Dir::read_from(folder)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names: io::Result<Vec<_>> = names.collect();
+        Ok(names?.into_iter().filter(|name| !name.starts_with('.')).collect())
+    }
+
     /// Reads a file of an interface, a line.
     pub(crate) fn read(&self, interface: &str, file: impl AsRef<Path>) -> io::Result<String> {
         let path = Path::new("class/net").join(interface).join(file);
@@ -29,4 +39,13 @@ impl Sysfs {
         file.read_to_string(&mut text)?;
         Ok(text.trim().to_owned())
     }
+}
+
+/// Returns the names of all interfaces of this network namespace.
+///
+/// # Errors
+/// The system's.
+pub fn names() -> Result<Vec<String>, LinkError> {
+    let names = Sysfs::mount().and_then(|sysfs| sysfs.interfaces());
+    names.map_err(LinkError::of("list", "interfaces"))
 }

@@ -5,6 +5,8 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use rustix::{process, thread};
 
+const STEP: Step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
+
 /// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces,
 /// which hardened distributions allow only with capabilities. Does nothing for other users.
 pub fn shed_root(uid: u32) -> Result<(), SandboxError> {
@@ -29,10 +31,23 @@ pub fn shed_root(uid: u32) -> Result<(), SandboxError> {
 }
 
 /// Empties all capability sets irrevocably, and makes the process unreadable to other processes of its user.
+///
+/// # Errors
+/// The kernel refuses it.
 pub fn drop_capabilities() -> Result<(), SandboxError> {
-    let step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
+    keep_capabilities(CapabilitySet::empty())?;
+    process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(STEP)
+}
+
+/// Gives up all capabilities but these irrevocably. Programs that the process starts have the same, and no
+/// way to others, also as root.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), SandboxError> {
+    let step = STEP;
     thread::set_no_new_privs(true).during(step)?;
-    for number in 0..u64::BITS {
+    for number in (0..u64::BITS).filter(|n| kept.bits() & (1 << n) == 0) {
         // SAFETY: PR_CAPBSET_DROP takes one integer and touches no memory.
         let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
         if done < 0 {
@@ -43,6 +58,12 @@ pub fn drop_capabilities() -> Result<(), SandboxError> {
             }
             return Err(step.failed(e));
         }
+    }
+    let sets = thread::capabilities(None).during(step)?;
+    thread::set_capabilities(None, CapabilitySets { inheritable: kept, ..sets }).during(step)?;
+    thread::clear_ambient_capability_set().during(step)?;
+    for one in kept.iter() {
+        thread::configure_capability_in_ambient_set(one, true).during(step)?;
     }
     type Bits = CapabilitiesSecureBits;
     thread::set_capabilities_secure_bits(
@@ -55,9 +76,6 @@ pub fn drop_capabilities() -> Result<(), SandboxError> {
             | Bits::NO_CAP_AMBIENT_RAISE_LOCKED,
     )
     .during(step)?;
-    thread::clear_ambient_capability_set().during(step)?;
-    let none = CapabilitySet::empty();
-    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    thread::set_capabilities(None, none).during(step)?;
-    process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(step)
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+    thread::set_capabilities(None, sets).during(step)
 }

@@ -18,14 +18,15 @@ mod libraries;
 mod namespaces;
 mod root;
 
-pub use credentials::{drop_capabilities, shed_root};
+pub use credentials::{drop_capabilities, keep_capabilities, shed_root};
 pub use descriptors::close_all_but;
-pub use landlock::deny_everything;
+pub use landlock::{allow_only, deny_everything};
 pub use libraries::read_no_files;
 pub use namespaces::{
-    continue_in_new_process, new_network, own_cgroup_namespace, own_namespaces, own_user_namespace,
+    NameInside, continue_in_new_process, new_network, own_cgroup_namespace, own_namespaces,
+    own_user_namespace,
 };
-pub use root::empty_root;
+pub use root::{Root, Writable, empty_root, own_root};
 
 /// Reason why a process cannot enter its sandbox.
 #[derive(Debug, thiserror::Error)]

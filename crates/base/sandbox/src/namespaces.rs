@@ -15,14 +15,27 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// Creates a user namespace in which only this process's user and group exist, with the same IDs.
-pub fn own_user_namespace() -> Result<(), SandboxError> {
+/// The name that a process has for its user and group in its own user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameInside {
+    /// The same as outside.
+    Same,
+    /// Root, for programs that do as such only what their capabilities allow.
+    Root,
+}
+
+/// Creates a user namespace in which only this process's user and group exist.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn own_user_namespace(name: NameInside) -> Result<(), SandboxError> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let inside = |id: u32| if name == NameInside::Root { 0 } else { id };
     unshare(UnshareFlags::NEWUSER).during(Step("create a user namespace", NEEDS_USERNS))?;
     let step = Step("map its user into its user namespace", "/proc must be mounted");
     fs::write("/proc/self/setgroups", "deny").during(step)?;
-    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).during(step)?;
-    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).during(step)?;
+    fs::write("/proc/self/uid_map", format!("{} {uid} 1", inside(uid))).during(step)?;
+    fs::write("/proc/self/gid_map", format!("{} {gid} 1", inside(gid))).during(step)?;
     // No nested user namespace, in which the process would have every capability again. Where a container
     // mounts /proc/sys read-only, the seccomp filter alone prevents it.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
@@ -30,7 +43,11 @@ pub fn own_user_namespace() -> Result<(), SandboxError> {
 }
 
 /// Creates mount, network, IPC and UTS namespaces for this process and a PID namespace for its children.
-pub fn own_namespaces() -> Result<(), SandboxError> {
+/// `host_name`: what it sees as the host's name.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn own_namespaces(host_name: &str) -> Result<(), SandboxError> {
     unshare(
         UnshareFlags::NEWNS
             | UnshareFlags::NEWNET
@@ -39,7 +56,7 @@ pub fn own_namespaces() -> Result<(), SandboxError> {
             | UnshareFlags::NEWPID,
     )
     .during(Step("create mount, network, IPC, UTS and PID namespaces", NEEDS_USERNS))?;
-    rustix::system::sethostname(b"p4vm").during(Step("hide the host's name", NEEDS_USERNS))
+    rustix::system::sethostname(host_name.as_bytes()).during(Step("hide the host's name", NEEDS_USERNS))
 }
 
 /// Creates a network namespace for another process. It lasts as long as its descriptor and its processes.

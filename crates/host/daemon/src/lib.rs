@@ -50,7 +50,7 @@ pub use attachment::{
 };
 pub use error::DaemonError;
 pub use inspect::fuzz as fuzz_program_state;
-pub use lifecycle::daemon::{Daemon, run};
+pub use lifecycle::daemon::{Daemon, first_user, run};
 pub use lifecycle::preflight::preflight;
 pub use lifecycle::reload_report::ReloadReport;
 pub use programs::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};

@@ -1,5 +1,7 @@
 //! The client of a socket.
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -47,6 +49,23 @@ impl Client {
     /// [`AskError::Connect`].
     pub fn connect(socket: &Path) -> Result<Self, AskError> {
         let stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Connects to a server that may not accept.
+    ///
+    /// # Errors
+    /// [`AskError::Connect`], also when it does not accept within this time.
+    pub fn connect_within(socket: &Path, time: Duration) -> Result<Self, AskError> {
+        let connect = || -> io::Result<UnixStream> {
+            let flags = SocketFlags::CLOEXEC;
+            let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            // It limits `connect`, too (`man 7 unix`).
+            set_socket_timeout(&stream, Timeout::Send, Some(time))?;
+            rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+            Ok(stream.into())
+        };
+        let stream = connect().map_err(AskError::Connect)?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 
@@ -103,5 +122,19 @@ mod tests {
         let _mute = UnixListener::bind(&socket).unwrap();
         let patience = Patience { time: Duration::from_millis(10), bytes: 100 };
         assert!(matches!(ask::<String>(&socket, &"hello", patience), Err(AskError::Late(_))));
+    }
+
+    #[test]
+    fn a_server_that_accepts_no_more_does_not_block_a_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("full.sock");
+        let flags = SocketFlags::CLOEXEC;
+        let full = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&full, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        rustix::net::listen(&full, 1).unwrap();
+        let connect = || Client::connect_within(&socket, Duration::from_millis(10));
+        let waiting: Vec<_> = std::iter::repeat_with(connect).take(4).collect();
+        assert!(waiting[0].is_ok());
+        assert!(matches!(waiting[3], Err(AskError::Connect(_))));
     }
 }

@@ -21,7 +21,9 @@ mod socket;
 mod status;
 mod switch;
 mod switch_inside;
+mod tenant_switch;
 mod test;
+mod topology;
 mod upgrade;
 mod verify;
 mod vm;
@@ -69,6 +71,9 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Vmm(vmm::Args),
     #[command(hide = true)]
+    TenantSwitch(tenant_switch::Args),
+    Topology(topology::Args),
+    #[command(hide = true)]
     Wires(wires::Args),
     Agent(agent::Args),
     Audit(Box<audit::Args>),
@@ -105,6 +110,8 @@ impl Command {
             Self::P4Vm(a) => a.run(),
             Self::SwitchInside(a) => a.run(),
             Self::Vmm(a) => a.run(),
+            Self::TenantSwitch(a) => a.run(),
+            Self::Topology(a) => a.run(),
             Self::Wires(a) => a.run(),
             Self::Agent(a) => a.run(),
             Self::Audit(a) => a.run(),

@@ -15,7 +15,7 @@ pub use limits::Limits;
 pub use p4shield_sandbox::{SandboxError, new_network};
 
 use p4shield_control::{Measure, SandboxReport};
-use p4shield_sandbox as layers;
+use p4shield_sandbox::{self as layers, NameInside};
 use std::os::fd::RawFd;
 
 /// How to enter the sandbox.
@@ -63,9 +63,9 @@ pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     layers::close_all_but(&options.keep)?;
     layers::shed_root(options.uid)?;
     report.uid = rustix::process::geteuid().as_raw();
-    let user = layers::own_user_namespace();
+    let user = layers::own_user_namespace(NameInside::Same);
     waive(&mut report, options, Measure::UserNamespace, user)?;
-    layers::own_namespaces()?;
+    layers::own_namespaces("p4vm")?;
     let cgroup = layers::own_cgroup_namespace();
     waive(&mut report, options, Measure::CgroupNamespace, cgroup)?;
     layers::continue_in_new_process()?;

@@ -30,6 +30,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// First user ID for P4 VMs, far from the ranges that distributions and container engines assign.
 const FIRST_UID: u32 = 0x7000_0000;
 
+/// Returns the first user of P4 VMs: that of the configuration, or the one that the daemon chooses.
+#[must_use]
+pub fn first_user(config: &Config) -> u32 {
+    config.daemon.first_uid.unwrap_or_else(|| first_of(FIRST_UID, 65536))
+}
+
 /// A running daemon with its supervisors and sockets. Stops them when dropped.
 pub struct Daemon {
     _watcher: Watcher,
@@ -127,7 +133,7 @@ impl Daemon {
         let starter = Starter {
             adoption,
             binary: binary.to_owned(),
-            first_uid: config.daemon.first_uid.unwrap_or_else(|| first_of(FIRST_UID, 65536)),
+            first_uid: first_user(&config),
             cgroup,
             programs: Arc::new(ProgramStore::open(state.as_deref())),
             state,

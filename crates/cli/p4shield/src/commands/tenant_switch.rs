@@ -1,0 +1,33 @@
+//! `p4shield tenant-switch`: `p4shield topology apply` starts it, never a user.
+
+use p4shield_console::Exit;
+use p4shield_tenantswitch::{Limits, Options, Paths, run};
+use std::path::PathBuf;
+
+/// A switch compartment. `p4shield topology apply` starts it, with the socket for orders as standard input.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Its name
+    #[arg(long)]
+    name: String,
+    /// User to change to
+    #[arg(long)]
+    uid: u32,
+    /// Its core
+    #[arg(long)]
+    core: u32,
+    /// Folder of Open vSwitch's sockets
+    #[arg(long)]
+    run: PathBuf,
+    /// Folder of Open vSwitch's database
+    #[arg(long)]
+    state: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let Self { name, uid, core, run: sockets, state } = self;
+        let paths = Paths { run: sockets, state };
+        match run(&Options { name, uid, core, paths, limits: Limits::default() })? {}
+    }
+}

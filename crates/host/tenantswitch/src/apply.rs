@@ -1,0 +1,302 @@
+//! From what is there to what a plan says.
+
+use crate::compartment::{Place, namespace};
+use crate::order::Order;
+use crate::state::State;
+use crate::{TopologyError, pairs, processes};
+use p4shield_nicswitch::{NicSwitch, PortCounters, Reason, Xdp};
+use p4shield_text::chain;
+use p4shield_topology::{Compartment, Numbers, Plan, Port};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Users that compartments have at most: VLANs number the tenants.
+const USERS: u32 = 4096;
+/// Compartments that are started at a time.
+const AT_A_TIME: usize = 4;
+
+/// The host that has the topology.
+#[derive(Clone, Debug)]
+pub struct Host {
+    binary: PathBuf,
+    users: Range<u32>,
+    run: PathBuf,
+    state: State,
+}
+
+/// The changes of an apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// The compartments that were started.
+    pub started: Vec<String>,
+    /// The pairs of interfaces that were made, by their end at the NIC switch.
+    pub connected: Vec<String>,
+    /// The compartments that were removed.
+    pub removed: Vec<String>,
+    /// Ports that the NIC switch serves from now on, serves otherwise, or serves no more, by interface.
+    pub ports: Vec<String>,
+    /// Ports of the plan whose interfaces do not exist: apply again once they do.
+    pub absent: Vec<String>,
+}
+
+/// How the switches are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The plan that was applied.
+    pub plan: Plan,
+    /// Its switches, in the plan's order.
+    pub switches: Vec<SwitchStatus>,
+    /// The ports of the NIC switch, in the plan's order.
+    pub ports: Vec<PortStatus>,
+}
+
+/// How a port of the NIC switch is. Counters are since the port was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The tenant whose packets it carries; `None`: those of several, or of the outside.
+    pub tenant: Option<String>,
+    /// False if its interface does not exist or is not the NIC switch's.
+    pub serves: bool,
+    /// Packets that came from it.
+    pub received_packets: u64,
+    /// Their bytes, with Ethernet header.
+    pub received_bytes: u64,
+    /// Packets that went to it.
+    pub delivered_packets: u64,
+    /// Their bytes, with Ethernet header.
+    pub delivered_bytes: u64,
+    /// Packets from it that were dropped, by reason; reasons without a packet are left out.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+impl PortStatus {
+    fn of(port: &Port, counters: Option<&PortCounters>) -> Self {
+        let Port { interface, tenant, .. } = port.clone();
+        let serves = counters.is_some();
+        let counters = counters.cloned().unwrap_or_default();
+        let dropped = Reason::ALL.map(|reason| (reason.name(), counters.dropped(reason)));
+        let dropped = dropped.into_iter().filter(|(_, n)| *n > 0).collect();
+        let PortCounters { received_packets, received_bytes, delivered_packets, delivered_bytes, .. } =
+            counters;
+        Self {
+            interface,
+            tenant,
+            serves,
+            received_packets,
+            received_bytes,
+            delivered_packets,
+            delivered_bytes,
+            dropped,
+        }
+    }
+}
+
+/// How a switch is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SwitchStatus {
+    /// The compartment's name.
+    pub name: String,
+    /// The problem; `None`: it works.
+    pub problem: Option<String>,
+    /// Processes that it has.
+    pub processes: usize,
+    /// How often one of its programs ended and was started again.
+    pub restarts: u64,
+    /// The folder of Open vSwitch's sockets.
+    pub sockets: PathBuf,
+}
+
+impl Host {
+    /// Describes this host. `binary` is the product's, which starts compartments; their users are those from
+    /// `first_user` on; `run` and `state` are the folders of the configuration.
+    #[must_use]
+    pub fn new(binary: PathBuf, first_user: u32, run: &Path, state: &Path) -> Self {
+        let users = first_user..first_user.saturating_add(USERS);
+        Self { binary, users, run: run.join("switches"), state: State(state.to_owned()) }
+    }
+
+    /// Returns the plan that was applied last.
+    ///
+    /// # Errors
+    /// Its file is unreadable.
+    pub fn applied(&self) -> Result<Option<Plan>, TopologyError> {
+        self.state.read()
+    }
+
+    /// Returns the numbers that the plan of last time gave.
+    ///
+    /// # Errors
+    /// Its file is unreadable.
+    pub fn numbers(&self) -> Result<Numbers, TopologyError> {
+        Ok(self.applied()?.map(|plan| plan.numbers()).unwrap_or_default())
+    }
+
+    /// Makes what the plan says, and removes what it does not say. Applying the same again changes nothing.
+    ///
+    /// # Errors
+    /// The first that went wrong. What was done stays, and the next apply goes on from there.
+    pub fn apply(&self, plan: &Plan) -> Result<Applied, TopologyError> {
+        self.can_apply(plan)?;
+        let _lock = self.state.lock()?;
+        // First, so that the next plan has the same numbers, whatever happens to this process.
+        self.state.write(plan)?;
+        let removed = self.remove_others(Some(plan))?;
+        let found = processes::of_users(&self.users)?;
+        let done = Mutex::new(Applied { removed, ..Applied::default() });
+        let waiting = Mutex::new(plan.compartments.iter());
+        let failed = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..AT_A_TIME {
+                scope.spawn(|| {
+                    while let Some(planned) = locked(&waiting, Iterator::next) {
+                        let found = found.get(&self.user_of(planned)).cloned().unwrap_or_default();
+                        if let Err(e) = self.ensure(plan, planned, &found, &done) {
+                            locked(&failed, |failed| failed.get_or_insert(e).to_string());
+                        }
+                    }
+                });
+            }
+        });
+        // Also after an error: the other tenants' ports are as planned then.
+        let changes = self.nic_switch()?.apply(&plan.ports());
+        if let Some(error) = locked(&failed, Option::take) {
+            plan.compartments.iter().filter(|_| changes.is_ok()).for_each(|c| drop(pairs::open_outer(c)));
+            return Err(error);
+        }
+        let (changes, mut done) = (changes?, locked(&done, std::mem::take));
+        plan.compartments.iter().try_for_each(pairs::open_outer)?;
+        done.ports = [changes.added, changes.changed, changes.removed].concat();
+        done.absent = changes.absent;
+        Ok(done)
+    }
+
+    /// Returns the NIC switch, whose parts in the kernel have a folder of this topology's own.
+    fn nic_switch(&self) -> Result<Xdp, TopologyError> {
+        Ok(Xdp::open(format!("{}-{}", Xdp::FOLDER, self.users.start))?)
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    /// The first that went wrong; the next attempt goes on from there.
+    pub fn delete(&self) -> Result<Vec<String>, TopologyError> {
+        let _lock = self.state.lock()?;
+        let removed = self.remove_others(None)?;
+        self.nic_switch()?.delete()?;
+        self.state.forget()?;
+        Ok(removed)
+    }
+
+    /// Returns how the switches of the applied plan are; `None`: none was applied.
+    ///
+    /// # Errors
+    /// The state or `/proc` cannot be read.
+    pub fn status(&self) -> Result<Option<Status>, TopologyError> {
+        let Some(plan) = self.applied()? else { return Ok(None) };
+        let found = processes::of_users(&self.users)?;
+        let switches = plan.compartments.iter().map(|planned| {
+            let place = self.place(planned);
+            let processes = found.get(&place.uid).map_or(0, |p| p.all.len());
+            let (problem, restarts) = match place.order(&Order::Report) {
+                Ok(answer) => {
+                    (answer.error.map(|e| p4shield_text::printable(&e).to_string()), answer.restarts)
+                }
+                Err(_) if processes == 0 => (Some("it does not run; apply the topology again".into()), 0),
+                Err(e) => (Some(format!("it does not answer: {}", chain(&e))), 0),
+            };
+            let sockets = place.switch_folder();
+            SwitchStatus { name: planned.name.clone(), problem, processes, restarts, sockets }
+        });
+        let switches = switches.collect();
+        let counters = self.nic_switch()?.counters()?;
+        let of = |port: &Port| counters.iter().find(|c| c.interface == port.interface);
+        let ports = plan.ports().iter().map(|port| PortStatus::of(port, of(port))).collect();
+        Ok(Some(Status { plan, switches, ports }))
+    }
+
+    fn can_apply(&self, plan: &Plan) -> Result<(), TopologyError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(TopologyError::NotRoot);
+        }
+        let (first, last) = (self.users.start, self.users.end - 1);
+        if p4shield_compartment::first_of(first, USERS) != first {
+            return Err(TopologyError::NoUsers { first, last });
+        }
+        let is_on_host = plan.compartments.iter().any(|c| c.in_out.is_none());
+        if is_on_host { Err(TopologyError::Baseline) } else { Ok(()) }
+    }
+
+    fn user_of(&self, compartment: &Compartment) -> u32 {
+        self.users.start + u32::from(compartment.number)
+    }
+
+    fn place<'p>(&self, planned: &'p Compartment) -> Place<'p> {
+        let (run, state) = (self.run.join(&planned.name), self.state.databases().join(&planned.name));
+        Place { planned, uid: self.user_of(planned), run, state }
+    }
+
+    /// Has a compartment run with its interfaces, ports and rules.
+    fn ensure(
+        &self,
+        plan: &Plan,
+        planned: &Compartment,
+        found: &processes::Processes,
+        done: &Mutex<Applied>,
+    ) -> Result<(), TopologyError> {
+        let place = self.place(planned);
+        let (first, is_new) = place.ensure(&self.binary, found)?;
+        if is_new {
+            locked(done, |done| done.started.push(planned.name.clone()));
+        }
+        let namespace = namespace(first)?;
+        for (link, mac) in pairs::of(planned) {
+            if pairs::ensure(link, mac, namespace.as_fd())? {
+                locked(done, |done| done.connected.push(link.outer.clone()));
+            }
+        }
+        place.configure(plan)?;
+        pairs::open_inner(planned, namespace.as_fd())
+    }
+
+    /// Ends the compartments that are not in the plan, and removes their interfaces and files.
+    fn remove_others(&self, plan: Option<&Plan>) -> Result<Vec<String>, TopologyError> {
+        let planned: BTreeMap<&str, u32> =
+            plan.iter().flat_map(|plan| &plan.compartments).map(|c| (&*c.name, self.user_of(c))).collect();
+        let users: BTreeSet<u32> = planned.values().copied().collect();
+        for user in processes::of_users(&self.users)?.into_keys().filter(|user| !users.contains(user)) {
+            processes::kill(&(user..user + 1))?;
+        }
+        pairs::delete_others(plan)?;
+        let mut removed = BTreeSet::new();
+        for folder in [&self.run, &self.state.databases()] {
+            for name in names_in(folder)?.into_iter().filter(|name| !planned.contains_key(&**name)) {
+                let path = folder.join(&name);
+                fs::remove_dir_all(&path).map_err(TopologyError::file("remove", path))?;
+                removed.insert(name);
+            }
+        }
+        Ok(removed.into_iter().collect())
+    }
+}
+
+fn locked<T, R>(mutex: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    act(&mut mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Returns the names of what is in a folder, which may be missing.
+fn names_in(folder: &Path) -> Result<Vec<String>, TopologyError> {
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(TopologyError::file("list", folder))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect::<std::io::Result<_>>().map_err(TopologyError::file("list", folder))
+}

@@ -1,0 +1,176 @@
+//! A switch compartment, from the host's side: its start, its orders, its end.
+
+use crate::TopologyError;
+use crate::order::{Answer, MAX_ANSWER, Order, PortSettings, Settings};
+use crate::processes::{self, Processes};
+use crate::state::{make_folder, remove_file};
+use p4shield_socket::{AskError, Client, Patience};
+use p4shield_text::chain;
+use p4shield_topology::{Compartment, Plan};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Version of the orders: a compartment of another release is started anew.
+const VERSION: u32 = 1;
+/// Longest time for a switch to start, on a busy machine.
+const START: Duration = Duration::from_secs(60);
+/// Longest time for an order.
+const ORDER: Patience = Patience { time: Duration::from_secs(60), bytes: MAX_ANSWER };
+/// Longest time for a compartment to accept a connection.
+const ACCEPT: Duration = Duration::from_secs(2);
+/// Bytes of the log's end that an error shows.
+const SHOWN: usize = 600;
+
+/// A switch compartment on this host.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    /// Its part of the plan.
+    pub(crate) planned: &'a Compartment,
+    /// Its user, which no other process has.
+    pub(crate) uid: u32,
+    /// Its folder for sockets and the log, which root owns.
+    pub(crate) run: PathBuf,
+    /// Its folder for the database, which its user owns.
+    pub(crate) state: PathBuf,
+}
+
+/// How a compartment was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Started {
+    version: u32,
+    uid: u32,
+    core: u32,
+}
+
+impl Place<'_> {
+    /// Starts the compartment, unless it runs as the plan says. Returns its first process and whether it was
+    /// started.
+    ///
+    /// # Errors
+    /// It does not start; the message has the end of its log.
+    pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
+        let wanted = Started { version: VERSION, uid: self.uid, core: self.planned.core };
+        let file = self.run.join("started.json");
+        let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
+            && self.order(&Order::Report).is_ok_and(|answer| answer.error.is_none())
+        {
+            return Ok((first, false));
+        }
+        processes::kill(&(self.uid..self.uid + 1))?;
+        make_folder(&self.run, 0o755)?;
+        make_folder(p4shield_socket::folder_of(&self.state), 0o755)?;
+        for folder in [&self.switch_folder(), &self.state] {
+            make_folder(folder, 0o700)?;
+            chown(folder, Some(self.uid), Some(self.uid)).map_err(TopologyError::file("give", folder))?;
+        }
+        let text = serde_json::to_vec(&wanted).map_err(TopologyError::file("write", &file))?;
+        fs::write(&file, text).map_err(TopologyError::file("write", &file))?;
+        self.start(binary)?;
+        Ok((self.wait()?, true))
+    }
+
+    /// Returns the folder of Open vSwitch's sockets.
+    pub(crate) fn switch_folder(&self) -> PathBuf {
+        self.run.join("ovs")
+    }
+
+    fn control(&self) -> PathBuf {
+        self.run.join("control")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.run.join("log")
+    }
+
+    /// Starts the process, which enters the sandbox in another one and ends.
+    fn start(&self, binary: &Path) -> Result<(), TopologyError> {
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.log());
+        let log = log.map_err(TopologyError::file("open", self.log()))?;
+        let control = self.control();
+        remove_file(&control)?;
+        let socket = bound(&control).map_err(TopologyError::file("make", &control))?;
+        let mut command = Command::new(binary);
+        command.args(["tenant-switch", "--name", &self.planned.name]);
+        command.args(["--uid", &self.uid.to_string(), "--core", &self.planned.core.to_string()]);
+        command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
+        command.env_clear().stdin(socket).stdout(Stdio::null()).stderr(log);
+        let status = command.status().map_err(|e| TopologyError::Process("start a switch compartment", e))?;
+        if status.success() { Ok(()) } else { Err(self.failed(&self.last_words())) }
+    }
+
+    /// Waits until the compartment takes orders.
+    fn wait(&self) -> Result<Pid, TopologyError> {
+        let end = Instant::now() + START;
+        loop {
+            let answer = self.order(&Order::Report);
+            let found = processes::of_users(&(self.uid..self.uid + 1))?;
+            let found = found.get(&self.uid).cloned().unwrap_or_default();
+            match (answer, found.first) {
+                (Ok(Answer { error: None, .. }), Some(first)) => return Ok(first),
+                (_, None) => return Err(self.failed(&self.last_words())),
+                (answer, _) if Instant::now() > end => {
+                    let why = answer.map_or_else(|e| chain(&e), |answer| answer.error.unwrap_or_default());
+                    return Err(self.failed(&why));
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Gives the switch its ports and rules.
+    ///
+    /// # Errors
+    /// It refuses them.
+    pub(crate) fn configure(&self, plan: &Plan) -> Result<(), TopologyError> {
+        let ports = self.planned.switch_ports(&plan.uplink).into_iter();
+        let ports = ports.map(|p| PortSettings { interface: p.interface, number: p.number }).collect();
+        let rules = self.planned.flow_bundle(plan.gateway_mac);
+        let answer = self.order(&Order::Configure(Settings { ports, rules }));
+        let answer = answer.map_err(|e| self.failed(&chain(&e)))?;
+        // The switch's own words, made printable.
+        answer.error.map_or(Ok(()), |why| Err(self.failed(&p4shield_text::printable(&why))))
+    }
+
+    /// Sends an order.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(crate) fn order(&self, order: &Order) -> Result<Answer, AskError> {
+        Client::connect_within(&self.control(), ACCEPT)?.ask(order, ORDER)
+    }
+
+    fn failed(&self, why: &str) -> TopologyError {
+        TopologyError::Compartment { name: self.planned.name.clone(), why: why.to_owned() }
+    }
+
+    /// Returns the end of its log, which the switch wrote.
+    fn last_words(&self) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let shown = &log[log.len().saturating_sub(SHOWN)..];
+        let text = String::from_utf8_lossy(shown);
+        let words = p4shield_text::printable(text.trim());
+        if words.is_empty() { "it ended without a message".to_owned() } else { format!("it ended: {words}") }
+    }
+}
+
+/// Opens the network namespace of a process.
+pub(crate) fn namespace(pid: Pid) -> Result<OwnedFd, TopologyError> {
+    let path = format!("/proc/{}/ns/net", pid.as_raw_pid());
+    File::open(&path).map(OwnedFd::from).map_err(TopologyError::file("open", path))
+}
+
+/// Makes a socket, on which the compartment listens once it is ready.
+fn bound(path: &Path) -> std::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(socket)
+}

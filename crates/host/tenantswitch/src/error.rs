@@ -1,0 +1,67 @@
+//! Errors.
+
+use p4shield_links::LinkError;
+use p4shield_nicswitch::NicError;
+use std::io;
+use std::path::PathBuf;
+
+/// Reason why a plan is not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// The process may not.
+    #[error("only root can change the host's topology: run it as root")]
+    NotRoot,
+    /// The users of compartments do not exist here.
+    #[error(
+        "the users {first} to {last} of the switch compartments do not exist in this container's user \
+         namespace (see /proc/self/uid_map): write another first_uid in [daemon]"
+    )]
+    NoUsers {
+        /// The first one.
+        first: u32,
+        /// The last one.
+        last: u32,
+    },
+    /// A file or folder cannot be used.
+    #[error("cannot {operation} {path}")]
+    File {
+        /// The operation.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// An interface cannot be changed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The NIC switch cannot be changed.
+    #[error(transparent)]
+    NicSwitch(#[from] NicError),
+    /// A compartment does not do what it should.
+    #[error("the switch compartment {name}: {why}")]
+    Compartment {
+        /// Its name.
+        name: String,
+        /// The reason, which may be the switch's own message.
+        why: String,
+    },
+    /// Processes cannot be listed or started.
+    #[error("cannot {0}")]
+    Process(&'static str, #[source] io::Error),
+    /// A level that has no compartments.
+    #[error("level = \"baseline\" has no switch compartment to apply: write level = \"1\" or \"2\"")]
+    Baseline,
+}
+
+impl TopologyError {
+    /// Makes errors of an operation on a file.
+    pub(crate) fn file<E: Into<io::Error>>(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Self {
+        let path = path.into();
+        move |source| Self::File { operation, path, source: source.into() }
+    }
+}

@@ -1,0 +1,128 @@
+//! Open vSwitch's two programs: started, and started again when one ends.
+
+use super::ovs;
+use crate::order::Settings;
+use backon::BackoffBuilder as _;
+use p4shield_compartment::RESTART_PAUSES;
+use std::process::Child;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A program that ran this long starts again without a long pause.
+const RAN_WELL: Duration = Duration::from_secs(30);
+
+/// The running programs.
+pub(super) struct Daemons(Arc<Shared>);
+
+struct Shared {
+    restarts: AtomicU64,
+    /// The switch's settings. Held while it is configured, so that two configurations do not mix.
+    settings: Mutex<Settings>,
+}
+
+/// A program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Database,
+    Switch,
+}
+
+impl Daemons {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// One does not start, with the reason.
+    pub(super) fn start() -> Result<Self, String> {
+        ovs::create_database()?;
+        let database = Program::Database.start()?;
+        let switch = Program::Switch.start()?;
+        let daemons = Self(Arc::new(Shared { restarts: AtomicU64::new(0), settings: Mutex::default() }));
+        for (program, child) in [(Program::Database, database), (Program::Switch, switch)] {
+            let shared = daemons.0.clone();
+            let keep = move || shared.keep(program, child);
+            std::thread::Builder::new().spawn(keep).map_err(|e| format!("cannot start a thread: {e}"))?;
+        }
+        Ok(daemons)
+    }
+
+    /// Gives the switch these ports and rules instead of those before.
+    ///
+    /// # Errors
+    /// The switch refuses them.
+    pub(super) fn configure(&self, settings: Settings) -> Result<(), String> {
+        let mut kept = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        ovs::configure(&settings)?;
+        *kept = settings;
+        Ok(())
+    }
+
+    /// Returns whether the switch answers.
+    ///
+    /// # Errors
+    /// It does not, for this reason.
+    pub(super) fn health(&self) -> Result<(), String> {
+        ovs::answers()
+    }
+
+    /// Returns how often a program was started again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.0.restarts.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Starts a program whenever it has ended.
+    fn keep(&self, program: Program, mut child: Child) {
+        let mut pauses = RESTART_PAUSES.build();
+        loop {
+            let started = Instant::now();
+            let status = child.wait();
+            if started.elapsed() > RAN_WELL {
+                pauses = RESTART_PAUSES.build();
+            }
+            self.restarts.fetch_add(1, Ordering::Relaxed);
+            log(&format!("{} ended ({}), it is started again", program.name(), describe(status)));
+            child = loop {
+                std::thread::sleep(pauses.next().unwrap_or(RAN_WELL));
+                match program.start() {
+                    Ok(child) => break child,
+                    Err(why) => log(&why),
+                }
+            };
+            // A new switch has the ports of the database, and no rules.
+            if program == Program::Switch {
+                let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Err(why) = ovs::configure(&settings) {
+                    log(&why);
+                }
+            }
+        }
+    }
+}
+
+impl Program {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Database => "ovsdb-server",
+            Self::Switch => "ovs-vswitchd",
+        }
+    }
+
+    fn start(self) -> Result<Child, String> {
+        match self {
+            Self::Database => ovs::start_database(),
+            Self::Switch => ovs::start_switch(),
+        }
+    }
+}
+
+fn describe(status: std::io::Result<std::process::ExitStatus>) -> String {
+    status.map_or_else(|e| e.to_string(), |status| status.to_string())
+}
+
+/// Writes a line to the compartment's log.
+fn log(line: &str) {
+    // Its file has a longest length, at which writing fails.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+}

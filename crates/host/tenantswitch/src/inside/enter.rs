@@ -1,0 +1,92 @@
+//! The sandbox of a switch compartment: a user namespace that owns the compartment's network namespace, so
+//! that Open vSwitch has its interfaces and no other thing of the host.
+
+use super::{InsideError, Options, seccomp};
+use p4shield_sandbox::{self as layers, During as _, NameInside, Root, Step, Writable};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CpuSet, sched_setaffinity};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+
+/// Where Open vSwitch's sockets are inside.
+pub(super) const RUN: &str = "/run/openvswitch";
+/// Where its database is.
+pub(super) const STATE: &str = "/var/lib/openvswitch";
+/// The visible part of the host: programs, libraries, and what the dynamic linker reads.
+const VISIBLE: &[&str] =
+    &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"];
+/// Devices. The tun device makes the bridge's own port, in the compartment's network namespace only.
+const DEVICES: &[&str] = &["/dev/net/tun", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+/// Landlock leaves this writable.
+const WRITABLE: &[&str] = &[RUN, STATE, "/tmp", "/dev"];
+
+/// The folders of a compartment on the host, which its user owns.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// Its sockets.
+    pub run: PathBuf,
+    /// Its database.
+    pub state: PathBuf,
+}
+
+/// The limits of a compartment's processes; a cgroup limits memory and processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the longest file: database, logs.
+    pub file: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Processes and threads.
+    pub processes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { file: 64 << 20, descriptors: 4096, processes: 64 }
+    }
+}
+
+/// Enters the sandbox. Returns the socket for orders.
+pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
+    layers::read_no_files();
+    layers::close_all_but(&[0])?;
+    let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(InsideError::Orders)?;
+    use_core(options.core);
+    layers::shed_root(options.uid)?;
+    layers::own_user_namespace(NameInside::Root)?;
+    layers::own_namespaces(&options.name)?;
+    layers::own_cgroup_namespace()?;
+    layers::continue_in_new_process()?;
+    let Paths { run, state } = &options.paths;
+    let writable = [Writable { folder: run, at: RUN }, Writable { folder: state, at: STATE }];
+    let scratch = 4 << 20;
+    layers::own_root(&Root { visible: VISIBLE, devices: DEVICES, writable: &writable, scratch })?;
+    limit(&options.limits)?;
+    layers::allow_only(VISIBLE, WRITABLE)?;
+    layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
+    seccomp::apply()?;
+    Ok(orders)
+}
+
+/// Runs on this core; on any if the machine lacks it, as after a change of its processors.
+fn use_core(core: u32) {
+    let mut cores = CpuSet::new();
+    cores.set(core as usize);
+    let _ = sched_setaffinity(None, &cores);
+}
+
+fn limit(limits: &Limits) -> Result<(), InsideError> {
+    let all = [
+        (Resource::Fsize, limits.file),
+        (Resource::Nofile, limits.descriptors),
+        (Resource::Nproc, limits.processes),
+        (Resource::Core, 0),
+        (Resource::Msgqueue, 0),
+        (Resource::Sigpending, 256),
+    ];
+    let step = Step("set its resource limits", "raise the hard limits of this command (ulimit -H)");
+    for (resource, n) in all {
+        setrlimit(resource, Rlimit { current: Some(n), maximum: Some(n) }).during(step)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Open vSwitch, by its own programs and tools.
+
+use super::enter::{RUN, STATE};
+use crate::order::Settings;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The bridge of a compartment.
+const BRIDGE: &str = "br0";
+/// Where the switch answers `ovs-appctl`, whatever its process number is.
+const CONTROL: &str = "/run/openvswitch/ovs-vswitchd.ctl";
+/// Marks the ports that the host gave, as an external ID.
+const OURS: &str = "external_ids:p4shield=port";
+/// Longest time for a program that was started to listen.
+const START: Duration = Duration::from_secs(20);
+/// Seconds that a tool waits for a switch.
+const TIMEOUT: &str = "--timeout=15";
+/// Where the distribution has the schema of the database.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Makes the database, if this is the compartment's first start, or brings one of an earlier release up to
+/// date.
+///
+/// # Errors
+/// The tool's message.
+pub(super) fn create_database() -> Result<(), String> {
+    let database = format!("{STATE}/conf.db");
+    let tool = || tool("ovsdb-tool");
+    if !Path::new(&database).exists() {
+        return run(tool().args(["create", &database, SCHEMA])).map(drop);
+    }
+    let needs = run(tool().args(["needs-conversion", &database, SCHEMA]))?;
+    if needs.trim() == "yes" {
+        run(tool().args(["convert", &database, SCHEMA]))?;
+    }
+    Ok(())
+}
+
+/// Starts the database's server, and waits until it answers.
+///
+/// # Errors
+/// It does not start, or does not answer.
+pub(super) fn start_database() -> Result<Child, String> {
+    let socket = format!("{RUN}/db.sock");
+    let mut command = tool("ovsdb-server");
+    command.arg(format!("{STATE}/conf.db")).arg(format!("--remote=punix:{socket}")).args(QUIET);
+    let child = start(command)?;
+    listens(&socket)?;
+    run(tool("ovs-vsctl").args([TIMEOUT, "--no-wait", "init"]))?;
+    Ok(child)
+}
+
+/// Starts the switch.
+///
+/// # Errors
+/// It does not start.
+pub(super) fn start_switch() -> Result<Child, String> {
+    let mut command = tool("ovs-vswitchd");
+    command.arg(format!("unix:{RUN}/db.sock")).arg(format!("--unixctl={CONTROL}")).args(QUIET);
+    start(command)
+}
+
+/// Warnings go to standard error, which is the compartment's log; nothing else is logged.
+const QUIET: [&str; 3] = ["-vconsole:warn", "-vsyslog:off", "-vfile:off"];
+
+/// Returns whether the switch answers.
+///
+/// # Errors
+/// The tool's message.
+pub(super) fn answers() -> Result<(), String> {
+    run(tool("ovs-appctl").args([TIMEOUT, "--target", CONTROL, "version"])).map(drop)
+}
+
+/// Gives the bridge these ports and rules instead of those before.
+///
+/// # Errors
+/// The tools' message, or that of a port that the switch could not open.
+pub(super) fn configure(settings: &Settings) -> Result<(), String> {
+    let mut vsctl = tool("ovs-vsctl");
+    vsctl.arg(TIMEOUT).args(["--may-exist", "add-br", BRIDGE]);
+    // Without rules nothing passes; and a controller is no neighbour in the network that the bridge carries.
+    let secure = "fail_mode=secure";
+    vsctl.args(["--", "set", "bridge", BRIDGE, "datapath_type=netdev", secure]);
+    vsctl.arg("other_config:disable-in-band=true");
+    let given = |name: &str| settings.ports.iter().any(|p| p.interface == name);
+    for stale in ours()?.lines().filter(|name| !given(name)) {
+        vsctl.args(["--", "--if-exists", "del-port", BRIDGE, stale]);
+    }
+    for port in &settings.ports {
+        vsctl.args(["--", "--may-exist", "add-port", BRIDGE, &port.interface]);
+        let number = format!("ofport_request={}", port.number);
+        vsctl.args(["--", "set", "interface", &port.interface, &number, OURS]);
+    }
+    // The tool waits for the switch only if it changes something.
+    let order = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    vsctl.args(["--", "set", "Open_vSwitch", ".", &format!("external_ids:p4shield-order={order}")]);
+    run(&mut vsctl)?;
+    let failed = run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name,error", "find"]).args([
+        "interface",
+        OURS,
+        "error!=[]",
+    ]))?;
+    if !failed.trim().is_empty() {
+        return Err(format!("the switch cannot open a port: {}", failed.trim()));
+    }
+    // A switch that was just started makes the bridge after it has read the database.
+    listens(&format!("{RUN}/{BRIDGE}.mgmt"))?;
+    // All rules, or none of them.
+    feed(tool("ovs-ofctl").args([TIMEOUT, "--bundle", "add-flows", BRIDGE, "-"]), &settings.rules)
+}
+
+/// Waits until a program listens on its socket. A file may be there of one that has ended.
+fn listens(socket: &str) -> Result<(), String> {
+    let end = Instant::now() + START;
+    while let Err(e) = UnixStream::connect(socket) {
+        if Instant::now() > end {
+            return Err(format!("Open vSwitch does not listen on {socket}: {e}"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Returns the ports that the host gave before, one a line.
+fn ours() -> Result<String, String> {
+    run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name", "find", "interface", OURS]))
+}
+
+/// A program of Open vSwitch.
+fn tool(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", PATH).current_dir("/").stdin(Stdio::null());
+    for (variable, folder) in
+        [("OVS_RUNDIR", RUN), ("OVS_LOGDIR", "/tmp"), ("OVS_DBDIR", STATE), ("OVS_SYSCONFDIR", "/tmp")]
+    {
+        command.env(variable, folder);
+    }
+    command
+}
+
+fn start(mut command: Command) -> Result<Child, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdout(Stdio::null()).spawn().map_err(|e| format!("cannot start {name}: {e}"))
+}
+
+/// Runs a tool; returns what it prints.
+fn run(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| format!("cannot run {name}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Runs a tool with this input.
+fn feed(command: &mut Command, input: &str) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("cannot run {name}: {e}"))?;
+    // A tool that does not read all of it says why.
+    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    let output = child.wait_with_output().map_err(|e| format!("{name}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,119 @@
+//! The system calls that a switch compartment is denied. The programs are the distribution's, so the list
+//! names what they never need: it takes interfaces of the kernel away that a compromised switch could
+//! attack.
+
+use p4shield_sandbox::{SandboxError, Step};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::collections::BTreeMap;
+use std::io::Error;
+
+const DENIED: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vmsplice,
+];
+
+/// The flags of `clone` that make namespaces (`include/uapi/linux/sched.h`).
+const NEW_NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS) as u64;
+
+/// The families of sockets that Open vSwitch uses. Each other one is a module of the kernel.
+const FAMILIES: [i32; 5] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
+
+/// Denies the calls to this process and to all that it starts: they fail with `EPERM`, and `clone3`, whose
+/// flags no filter sees, with `ENOSYS`, after which libraries use `clone`.
+pub(super) fn apply() -> Result<(), SandboxError> {
+    let step = Step("deny system calls", "use a kernel with seccomp (CONFIG_SECCOMP_FILTER)");
+    let failed = |e: &dyn std::fmt::Display| step.failed(Error::other(e.to_string()));
+    let filters = [filter(denied().map_err(|e| failed(&e))?, libc::EPERM), filter(unseen(), libc::ENOSYS)];
+    for filter in filters {
+        let program: BpfProgram = filter.map_err(|e| failed(&e))?.try_into().map_err(|e| {
+            let e: seccompiler::BackendError = e;
+            failed(&e)
+        })?;
+        seccompiler::apply_filter(&program).map_err(|e| failed(&e))?;
+    }
+    Ok(())
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn filter(rules: Rules, error: i32) -> Result<SeccompFilter, seccompiler::BackendError> {
+    let denied = SeccompAction::Errno(error.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)
+}
+
+fn unseen() -> Rules {
+    [(libc::SYS_clone3, vec![])].into()
+}
+
+fn denied() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = DENIED.iter().map(|call| (*call, vec![])).collect();
+    // One rule for each flag: a rule holds if all of its conditions do.
+    let flags = (0..u64::BITS).map(|bit| 1 << bit).filter(|flag| NEW_NAMESPACES & flag != 0);
+    let namespaces: Result<Vec<_>, _> = flags
+        .map(|flag| {
+            let masked = SeccompCmpOp::MaskedEq(flag);
+            SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Qword, masked, flag)?])
+        })
+        .collect();
+    rules.insert(libc::SYS_clone, namespaces?);
+    let others: Result<Vec<_>, _> = FAMILIES
+        .iter()
+        .map(|family| {
+            let family = u64::from(family.unsigned_abs());
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
+        })
+        .collect();
+    let others = vec![SeccompRule::new(others?)?];
+    rules.insert(libc::SYS_socketpair, others.clone());
+    rules.insert(libc::SYS_socket, others);
+    Ok(rules)
+}

@@ -1,0 +1,30 @@
+//! Makes a plan of tenant switches real.
+//!
+//! | question | module |
+//! |---|---|
+//! | the way from what is there to what the plan says | `apply` |
+//! | a switch compartment, from the host's side | `compartment` |
+//! | which processes compartments have | `processes` |
+//! | the interfaces that connect compartments with the NIC switch | `pairs` |
+//! | what was applied before | `state` |
+//! | a compartment's first process | `inside` |
+//! | what the host asks of it | `order` |
+//!
+//! Nothing is remembered that the kernel knows: a compartment is the processes of its user, which no other
+//! process has, and interfaces have the plan's names. So an apply that was killed anywhere is completed by
+//! the next one.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+mod compartment;
+mod error;
+mod inside;
+mod order;
+mod pairs;
+mod processes;
+mod state;
+
+pub use apply::{Applied, Host, PortStatus, Status, SwitchStatus};
+pub use error::TopologyError;
+pub use inside::{InsideError, Limits, Options, Paths, run};

@@ -1,0 +1,44 @@
+//! Orders of the host to a switch compartment: lines of JSON over a socket that the host made.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest line of an order.
+pub(crate) const MAX_ORDER: u64 = 16 << 20;
+/// Longest line of an answer.
+pub(crate) const MAX_ANSWER: u64 = 16 << 10;
+
+/// An order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Have these ports and rules, and none of an earlier order.
+    Configure(Settings),
+    /// Say how the switch is.
+    Report,
+}
+
+/// The host's settings of a switch. Whatever else its controllers configure stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// Its ports.
+    pub(crate) ports: Vec<PortSettings>,
+    /// The rules, as a bundle for `ovs-ofctl add-flows`.
+    pub(crate) rules: String,
+}
+
+/// A port of a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PortSettings {
+    /// The interface.
+    pub(crate) interface: String,
+    /// Its number in OpenFlow.
+    pub(crate) number: u16,
+}
+
+/// The answer of a compartment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// The reason why the order was not executed; `None`: it was.
+    pub(crate) error: Option<String>,
+    /// How often one of its programs ended and was started again.
+    pub(crate) restarts: u64,
+}

@@ -1,0 +1,102 @@
+//! The pairs of interfaces between compartments and the NIC switch.
+
+use crate::TopologyError;
+use macaddr::MacAddr6;
+use p4shield_afxdp::ethtool;
+use p4shield_links::{
+    PairEnd, add_pair, delete, index_of, inside, limit_merging, move_as, names, start, start_in,
+};
+use p4shield_topology::{Compartment, Link, Plan};
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+
+/// Returns a compartment's pairs, each with the address of its inner end.
+pub(crate) fn of(compartment: &Compartment) -> impl Iterator<Item = (&Link, MacAddr6)> {
+    let gateways = compartment.tenants.iter().filter_map(|t| Some((t.gateway.as_ref()?, t.mac)));
+    compartment.in_out.iter().map(|link| (link, compartment.mac)).chain(gateways)
+}
+
+/// Makes a pair whose inner end is in a compartment's network namespace, unless it is there. A new
+/// compartment has none. Both ends are down. Returns whether the pair was made.
+pub(crate) fn ensure(link: &Link, mac: MacAddr6, namespace: BorrowedFd<'_>) -> Result<bool, TopologyError> {
+    let on_its_way = on_its_way(link);
+    let is_there = |name: &str| index_of(name).is_ok();
+    let found = inside(namespace, || is_there(&link.inner))
+        .map_err(|e| TopologyError::Process("enter the network namespace of a switch compartment", e))?;
+    if found && is_there(&link.outer) && !is_there(&on_its_way) {
+        return Ok(false);
+    }
+    remove(&link.outer)?;
+    let inner = PairEnd { name: &on_its_way, mac: Some(mac.into_array()) };
+    add_pair(PairEnd { name: &link.outer, mac: None }, inner)?;
+    // The kernel receives what XDP sends to it only in NAPI, which merging switches on; Open vSwitch takes
+    // packets as they were sent.
+    let _ = ethtool::merge_received(&on_its_way);
+    limit_merging(&on_its_way)?;
+    move_as(namespace, &on_its_way, &link.inner)?;
+    Ok(true)
+}
+
+/// Sets the inner ends up. The switch has to know them: it changes an interface's flags when it opens one,
+/// and would undo a change that was made meanwhile.
+pub(crate) fn open_inner(compartment: &Compartment, namespace: BorrowedFd<'_>) -> Result<(), TopologyError> {
+    for (link, _) in of(compartment) {
+        start_in(namespace, &link.inner)?;
+    }
+    Ok(())
+}
+
+/// Sets the outer ends up. Before the NIC switch serves them, a compartment would reach the host's own stack.
+pub(crate) fn open_outer(compartment: &Compartment) -> Result<(), TopologyError> {
+    for (link, _) in of(compartment) {
+        start(&link.outer)?;
+    }
+    Ok(())
+}
+
+/// Deletes the pairs that are not in the plan; all of them without one.
+pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
+    let planned: BTreeSet<&str> = plan
+        .iter()
+        .flat_map(|plan| &plan.compartments)
+        .flat_map(|c| of(c).map(|(link, _)| &*link.outer))
+        .collect();
+    for name in names()?.iter().filter(|name| is_ours(name) && !planned.contains(&***name)) {
+        remove(name)?;
+    }
+    Ok(())
+}
+
+/// Deletes a pair, if it is there: one end takes the other along, and so does the end of a compartment's
+/// network namespace, which may come meanwhile.
+fn remove(name: &str) -> Result<(), TopologyError> {
+    match delete(name) {
+        Err(e) if index_of(name).is_ok() => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The name of a pair's inner end until it is in its compartment.
+fn on_its_way(link: &Link) -> String {
+    format!("{}p", link.outer)
+}
+
+/// Returns whether an interface has a name that plans give.
+fn is_ours(name: &str) -> bool {
+    let between = |start, end| {
+        let number = name.trim_end_matches('p').strip_prefix(start)?.strip_suffix(end)?;
+        number.bytes().all(|b| b.is_ascii_digit()).then_some(())
+    };
+    between("p4s", "io").or_else(|| between("p4t", "gw")).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_interfaces_of_plans_are_taken_for_ours() {
+        assert!(["p4s1io", "p4s17iop", "p4t3gw", "p4t3gwp"].into_iter().all(is_ours));
+        assert!(!["p4s1gw", "p4sxio", "eth0", "p4t", "p4shield0"].into_iter().any(is_ours));
+    }
+}

@@ -66,6 +66,7 @@ pub(super) struct Machine {
 pub(super) struct Topology {
     pub(super) uplink: Text,
     pub(super) gateway_mac: Text,
+    pub(super) host: Option<Spanned<u16>>,
     pub(super) cores: Option<Text>,
     pub(super) first_vlan: Option<Spanned<u16>>,
     pub(super) memory: Option<Spanned<Quantity>>,

@@ -35,7 +35,7 @@ pub use compartment::{Compartment, Machine, Tee};
 pub use error::{ConfigError, Problem};
 pub use handshake::Handshake;
 pub use port::{Port, Role, Sides, ZeroCopy};
-pub use topology::{Cores, Level, MAC_PREFIX, Topology};
+pub use topology::{Cores, Level, MAC_PREFIX, MAX_HOST, Topology};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 pub use units::parse_duration;
 

@@ -6,7 +6,7 @@
 use super::Attachment::{self, Dpdk, Wire, Xsk};
 use super::check::{MAX_CPU, MAX_FIRST_UID, MAX_VNI};
 use super::compartment::{ACCELERATORS, MAX_PROCESSORS};
-use super::topology::MAX_VLAN;
+use super::topology::{MAX_HOST, MAX_VLAN};
 use super::{MAX_NAME, MEASURES};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use std::fmt::Write;
@@ -206,6 +206,9 @@ const TOPOLOGY: &[Key] = &[
     key("uplink", "string", Required, SWITCH_INTERFACE, ALL, "The host's interface to the outside network."),
     key("gateway_mac", "string", Required, MAC, ALL,
         "The Ethernet address of the outside network's router, to which packets of VMs leave."),
+    key("host", "integer", Value("0"), Range(0, MAX_HOST as u64), ALL,
+        "The host's number. Hosts in one outside network need different ones: their switches' \
+         Ethernet addresses contain it."),
     key("cores", "string", Value("\"shared\""), Words(&["shared", "isolated"]), ALL,
         "`shared`: all switch compartments run on the host's last core; `isolated`: each has a core of its \
          own."),

@@ -15,6 +15,9 @@ use toml::Spanned;
 /// Locally administered; the rest is "P4" in ASCII.
 pub const MAC_PREFIX: [u8; 3] = [0x02, 0x50, 0x34];
 
+/// Highest number of a host. One more stands for networks that no other host is in.
+pub const MAX_HOST: u16 = 4094;
+
 /// Default of `first_vlan`.
 const FIRST_VLAN: u16 = 100;
 /// Highest VLAN identifier that IEEE 802.1Q leaves to users.
@@ -82,6 +85,8 @@ pub struct Topology {
     pub uplink: String,
     /// The Ethernet address of the outside network's router.
     pub gateway_mac: MacAddr6,
+    /// The host's number in the outside network, which the switches' addresses contain.
+    pub host: u16,
     /// The switches' cores.
     pub cores: Cores,
     /// The VLAN of the first tenant.
@@ -136,6 +141,7 @@ impl Checker<'_> {
         };
         let uplink = self.host_interface("uplink", &t.uplink);
         let gateway_mac = self.mac("gateway_mac", &t.gateway_mac);
+        let host = self.number("host", t.host.as_ref(), 0, 0, MAX_HOST);
         let first_vlan = self.vlans(t, file.tenant.len());
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
@@ -146,7 +152,7 @@ impl Checker<'_> {
         let state = self.path(t.state.as_deref().unwrap_or(Path::new(STATE)));
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
         // Without an address there is a problem already, and no configuration.
-        Some(Topology { uplink, gateway_mac: gateway_mac?, cores, first_vlan, memory, state, run })
+        Some(Topology { uplink, gateway_mac: gateway_mac?, host, cores, first_vlan, memory, state, run })
     }
 
     /// Refuses keys that say nothing without the table.

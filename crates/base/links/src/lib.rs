@@ -6,7 +6,7 @@
 //! | [`move_to`] | moves an interface into another network namespace |
 //! | [`add_pair`] | makes two interfaces that are connected with each other (veth) |
 //! | [`move_as`] | moves an interface and renames it |
-//! | [`limit_merging`] | has received packets arrive as they were sent |
+//! | [`limit_merging`], [`allow_merging`] | has received packets arrive as they were sent, or not |
 //! | [`delete`] | deletes an interface |
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
@@ -19,7 +19,8 @@ mod sys;
 mod tap;
 
 pub use request::{
-    PairEnd, add_pair, delete, index_of, inside, limit_merging, move_as, move_to, rename, start, start_in,
+    PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, move_to, rename,
+    start, start_in,
 };
 pub use sys::names;
 pub use tap::Tap;

@@ -25,6 +25,8 @@ const PEER: u16 = 1;
 /// `IFLA_GRO_MAX_SIZE` and `IFLA_GRO_IPV4_MAX_SIZE` (`include/uapi/linux/if_link.h`).
 const GRO_MAX_SIZE: u16 = 58;
 const GRO_IPV4_MAX_SIZE: u16 = 64;
+/// Both sizes of a new interface (`include/linux/netdevice.h`).
+const GRO_LEGACY_MAX_SIZE: u32 = 65_536;
 
 /// Attributes of an interface.
 type Attributes = RtBuffer<Ifla, Buffer>;
@@ -177,10 +179,21 @@ pub fn move_as(namespace: BorrowedFd<'_>, interface: &str, name: &str) -> Result
 /// # Errors
 /// The interface is not there, or the kernel is older than Linux 6.3.
 pub fn limit_merging(interface: &str) -> Result<(), LinkError> {
+    // Nothing that is longer than this is made.
+    merge_up_to(1, interface)
+}
+
+/// Has the kernel merge received packets of an interface as it does without [`limit_merging`].
+///
+/// # Errors
+/// Those of [`limit_merging`].
+pub fn allow_merging(interface: &str) -> Result<(), LinkError> {
+    merge_up_to(GRO_LEGACY_MAX_SIZE, interface)
+}
+
+fn merge_up_to(longest: u32, interface: &str) -> Result<(), LinkError> {
     let index = index_of(interface)?;
     let failed = || LinkError::of("limit the merging of packets of", interface);
-    // Nothing that is longer than this is made.
-    let longest = 1_u32;
     let sizes = [GRO_MAX_SIZE, GRO_IPV4_MAX_SIZE].map(|kind| attribute(Ifla::from(kind), longest));
     let [all, ipv4] = sizes;
     let attributes = [all.map_err(failed())?, ipv4.map_err(failed())?];

@@ -24,7 +24,7 @@ pub use landlock::{allow_only, deny_everything};
 pub use libraries::read_no_files;
 pub use namespaces::{
     NameInside, continue_in_new_process, new_network, own_cgroup_namespace, own_namespaces,
-    own_user_namespace,
+    own_network_namespace, own_user_namespace,
 };
 pub use root::{Root, Writable, empty_root, own_root};
 

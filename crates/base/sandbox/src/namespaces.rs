@@ -42,20 +42,23 @@ pub fn own_user_namespace(name: NameInside) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Creates mount, network, IPC and UTS namespaces for this process and a PID namespace for its children.
+/// Creates a network namespace for this process, which has no interface but a loopback interface that is
+/// down.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn own_network_namespace() -> Result<(), SandboxError> {
+    unshare(UnshareFlags::NEWNET).during(Step("create a network namespace", NEEDS_USERNS))
+}
+
+/// Creates mount, IPC and UTS namespaces for this process and a PID namespace for its children.
 /// `host_name`: what it sees as the host's name.
 ///
 /// # Errors
 /// The kernel refuses it.
 pub fn own_namespaces(host_name: &str) -> Result<(), SandboxError> {
-    unshare(
-        UnshareFlags::NEWNS
-            | UnshareFlags::NEWNET
-            | UnshareFlags::NEWIPC
-            | UnshareFlags::NEWUTS
-            | UnshareFlags::NEWPID,
-    )
-    .during(Step("create mount, network, IPC, UTS and PID namespaces", NEEDS_USERNS))?;
+    unshare(UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWPID)
+        .during(Step("create mount, IPC, UTS and PID namespaces", NEEDS_USERNS))?;
     rustix::system::sethostname(host_name.as_bytes()).during(Step("hide the host's name", NEEDS_USERNS))
 }
 

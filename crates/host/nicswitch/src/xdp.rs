@@ -31,7 +31,7 @@ use p4shield_xdp::{Interface, InterfaceMonitor};
 use crate::{Changes, NicError, NicSwitch, PortCounters, check, policy};
 use folder::Folder;
 use maps::Maps;
-use program::Guard;
+use program::{Guard, Loaded};
 
 /// The NIC switch of a network namespace: that of the thread which calls its functions.
 #[derive(Debug)]
@@ -51,11 +51,25 @@ impl Xdp {
         Ok(Self { folder: Folder::at(folder.into())? })
     }
 
+    /// Loads an interface's program, which takes long beside the rest; `None`: it has one.
+    fn prepare(&self, interface: &Interface) -> Result<Option<Loaded>, NicError> {
+        if self.folder.attached(&interface.name)? == Some(interface.index) {
+            return Ok(None);
+        }
+        program::prepare(&self.folder, interface).map(Some)
+    }
+
     /// Makes an interface a port that drops everything until a policy has it. Returns whether it was none.
-    fn serve(&self, interface: &Interface, guard: &Guard, maps: &Maps) -> Result<bool, NicError> {
-        let is_new = self.folder.attached(&interface.name)? != Some(interface.index);
-        if is_new {
-            program::attach(&self.folder, interface)?;
+    fn serve(
+        &self,
+        interface: &Interface,
+        loaded: Option<Loaded>,
+        guard: &Guard,
+        maps: &Maps,
+    ) -> Result<bool, NicError> {
+        let is_new = loaded.is_some();
+        if let Some(loaded) = loaded {
+            loaded.attach(&self.folder, interface)?;
         }
         guard.close(interface)?;
         maps.add_port(interface.index)?;
@@ -119,12 +133,16 @@ impl NicSwitch for Xdp {
             ports.iter().filter_map(|port| Some((port.interface.as_str(), index_of(port)?))).collect();
         let orphans = self.remove_stale(&keep)?;
         let (mut changes, mut failure, mut served) = (Changes::default(), None, Served::new());
+        // Another switch may have carried a port's packets so far. They wait for as little as possible.
+        let mut prepared = Vec::new();
         for port in ports {
-            let Some(interface) = interfaces.get(&port.interface) else {
-                changes.absent.push(port.interface.clone());
-                continue;
-            };
-            match self.serve(interface, &guard, &maps) {
+            match interfaces.get(&port.interface) {
+                Some(interface) => prepared.push((port, interface, self.prepare(interface))),
+                None => changes.absent.push(port.interface.clone()),
+            }
+        }
+        for (port, interface, loaded) in prepared {
+            match loaded.and_then(|loaded| self.serve(interface, loaded, &guard, &maps)) {
                 Ok(is_new) => {
                     served.insert(&port.interface, interface.index);
                     changes.added.extend(is_new.then(|| port.interface.clone()));

@@ -1,9 +1,9 @@
 //! From what is there to what a plan says.
 
-use crate::compartment::{Place, namespace};
+use crate::compartment::{Place, namespace, stop};
 use crate::order::Order;
 use crate::state::State;
-use crate::{TopologyError, pairs, processes};
+use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_nicswitch::{NicSwitch, PortCounters, Reason, Xdp};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Numbers, Plan, Port};
@@ -140,17 +140,26 @@ impl Host {
     }
 
     /// Makes what the plan says, and removes what it does not say. Applying the same again changes nothing.
+    /// Switches that the plan replaces carry their tenants' packets until their successors are ready.
     ///
     /// # Errors
     /// The first that went wrong. What was done stays, and the next apply goes on from there.
     pub fn apply(&self, plan: &Plan) -> Result<Applied, TopologyError> {
-        self.can_apply(plan)?;
+        self.can_apply()?;
         let _lock = self.state.lock()?;
+        let previous = self.state.read()?;
         // First, so that the next plan has the same numbers, whatever happens to this process.
         self.state.write(plan)?;
-        let removed = self.remove_others(Some(plan))?;
+        let (mut done, failed) = self.ensure_all(plan)?;
+        // Also after an error: the other tenants' ports are as planned then.
+        let finished = self.take_over(plan, previous.as_ref(), &mut done);
+        failed.map_or(finished, Err).map(|()| done)
+    }
+
+    /// Has all compartments run. Returns the first error beside what was done.
+    fn ensure_all(&self, plan: &Plan) -> Result<(Applied, Option<TopologyError>), TopologyError> {
         let found = processes::of_users(&self.users)?;
-        let done = Mutex::new(Applied { removed, ..Applied::default() });
+        let done = Mutex::new(Applied::default());
         let waiting = Mutex::new(plan.compartments.iter());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
@@ -165,17 +174,24 @@ impl Host {
                 });
             }
         });
-        // Also after an error: the other tenants' ports are as planned then.
-        let changes = self.nic_switch()?.apply(&plan.ports());
-        if let Some(error) = locked(&failed, Option::take) {
-            plan.compartments.iter().filter(|_| changes.is_ok()).for_each(|c| drop(pairs::open_outer(c)));
-            return Err(error);
-        }
-        let (changes, mut done) = (changes?, locked(&done, std::mem::take));
-        plan.compartments.iter().try_for_each(pairs::open_outer)?;
+        Ok((locked(&done, std::mem::take), locked(&failed, Option::take)))
+    }
+
+    /// Has the switches of the plan carry the packets, and removes those that it does not say.
+    fn take_over(
+        &self,
+        plan: &Plan,
+        previous: Option<&Plan>,
+        done: &mut Applied,
+    ) -> Result<(), TopologyError> {
+        let changes = self.nic_switch()?.apply(&plan.ports())?;
         done.ports = [changes.added, changes.changed, changes.removed].concat();
-        done.absent = changes.absent;
-        Ok(done)
+        done.absent.extend(changes.absent);
+        let opened = plan.compartments.iter().map(pairs::open_outer).fold(Ok(()), Result::and);
+        let announced = plan.compartments.iter().map(|c| self.place(c).announce()).fold(Ok(()), Result::and);
+        done.removed = self.remove_others(Some(plan))?;
+        host_ports::release(previous, Some(plan));
+        opened.and(announced)
     }
 
     /// Returns the NIC switch, whose parts in the kernel have a folder of this topology's own.
@@ -191,6 +207,8 @@ impl Host {
         let _lock = self.state.lock()?;
         let removed = self.remove_others(None)?;
         self.nic_switch()?.delete()?;
+        // What an older release applied is removed as well.
+        host_ports::release(self.state.read().unwrap_or_default().as_ref(), None);
         self.state.forget()?;
         Ok(removed)
     }
@@ -222,7 +240,7 @@ impl Host {
         Ok(Some(Status { plan, switches, ports }))
     }
 
-    fn can_apply(&self, plan: &Plan) -> Result<(), TopologyError> {
+    fn can_apply(&self) -> Result<(), TopologyError> {
         if !rustix::process::geteuid().is_root() {
             return Err(TopologyError::NotRoot);
         }
@@ -230,8 +248,7 @@ impl Host {
         if p4shield_compartment::first_of(first, USERS) != first {
             return Err(TopologyError::NoUsers { first, last });
         }
-        let is_on_host = plan.compartments.iter().any(|c| c.in_out.is_none());
-        if is_on_host { Err(TopologyError::Baseline) } else { Ok(()) }
+        Ok(())
     }
 
     fn user_of(&self, compartment: &Compartment) -> u32 {
@@ -262,7 +279,9 @@ impl Host {
                 locked(done, |done| done.connected.push(link.outer.clone()));
             }
         }
-        place.configure(plan)?;
+        let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
+        locked(done, |done| done.absent.extend(absent));
+        place.configure(plan, present)?;
         pairs::open_inner(planned, namespace.as_fd())
     }
 
@@ -271,6 +290,9 @@ impl Host {
         let planned: BTreeMap<&str, u32> =
             plan.iter().flat_map(|plan| &plan.compartments).map(|c| (&*c.name, self.user_of(c))).collect();
         let users: BTreeSet<u32> = planned.values().copied().collect();
+        if !planned.contains_key(Compartment::ON_HOST) {
+            stop(&self.run.join(Compartment::ON_HOST));
+        }
         for user in processes::of_users(&self.users)?.into_keys().filter(|user| !users.contains(user)) {
             processes::kill(&(user..user + 1))?;
         }

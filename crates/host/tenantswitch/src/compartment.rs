@@ -6,7 +6,7 @@ use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_text::chain;
-use p4shield_topology::{Compartment, Plan};
+use p4shield_topology::{Compartment, Plan, SwitchPort};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Longest time for an order.
@@ -47,6 +47,7 @@ struct Started {
     version: u32,
     uid: u32,
     core: u32,
+    on_host: bool,
 }
 
 impl Place<'_> {
@@ -56,7 +57,8 @@ impl Place<'_> {
     /// # Errors
     /// It does not start; the message has the end of its log.
     pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
-        let wanted = Started { version: VERSION, uid: self.uid, core: self.planned.core };
+        let (core, on_host) = (self.planned.core, self.is_on_host());
+        let wanted = Started { version: VERSION, uid: self.uid, core, on_host };
         let file = self.run.join("started.json");
         let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
@@ -77,13 +79,14 @@ impl Place<'_> {
         Ok((self.wait()?, true))
     }
 
+    /// Returns whether the switch has the host's network.
+    const fn is_on_host(&self) -> bool {
+        self.planned.in_out.is_none()
+    }
+
     /// Returns the folder of Open vSwitch's sockets.
     pub(crate) fn switch_folder(&self) -> PathBuf {
         self.run.join("ovs")
-    }
-
-    fn control(&self) -> PathBuf {
-        self.run.join("control")
     }
 
     fn log(&self) -> PathBuf {
@@ -94,13 +97,14 @@ impl Place<'_> {
     fn start(&self, binary: &Path) -> Result<(), TopologyError> {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.log());
         let log = log.map_err(TopologyError::file("open", self.log()))?;
-        let control = self.control();
+        let control = control(&self.run);
         remove_file(&control)?;
         let socket = bound(&control).map_err(TopologyError::file("make", &control))?;
         let mut command = Command::new(binary);
         command.args(["tenant-switch", "--name", &self.planned.name]);
         command.args(["--uid", &self.uid.to_string(), "--core", &self.planned.core.to_string()]);
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
+        command.args(self.is_on_host().then_some("--on-host"));
         command.env_clear().stdin(socket).stdout(Stdio::null()).stderr(log);
         let status = command.status().map_err(|e| TopologyError::Process("start a switch compartment", e))?;
         if status.success() { Ok(()) } else { Err(self.failed(&self.last_words())) }
@@ -125,16 +129,31 @@ impl Place<'_> {
         }
     }
 
-    /// Gives the switch its ports and rules.
+    /// Gives the switch these ports, and its rules.
     ///
     /// # Errors
     /// It refuses them.
-    pub(crate) fn configure(&self, plan: &Plan) -> Result<(), TopologyError> {
-        let ports = self.planned.switch_ports(&plan.uplink).into_iter();
-        let ports = ports.map(|p| PortSettings { interface: p.interface, number: p.number }).collect();
-        let rules = self.planned.flow_bundle(plan.gateway_mac);
-        let answer = self.order(&Order::Configure(Settings { ports, rules }));
-        let answer = answer.map_err(|e| self.failed(&chain(&e)))?;
+    pub(crate) fn configure(&self, plan: &Plan, ports: Vec<SwitchPort>) -> Result<(), TopologyError> {
+        let port = |p: SwitchPort| PortSettings { interface: p.interface, number: p.number };
+        self.execute(&Order::Configure(Settings {
+            bridge: self.planned.bridge(),
+            ports: ports.into_iter().map(port).collect(),
+            rules: self.planned.flow_bundle(plan.gateway_mac),
+            outside: Compartment::OUTSIDE,
+            announcements: self.planned.announcements().iter().map(hex::encode).collect(),
+        }))
+    }
+
+    /// Has the switch announce its VMs' addresses in the outside network.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn announce(&self) -> Result<(), TopologyError> {
+        self.execute(&Order::Announce)
+    }
+
+    fn execute(&self, order: &Order) -> Result<(), TopologyError> {
+        let answer = self.order(order).map_err(|e| self.failed(&chain(&e)))?;
         // The switch's own words, made printable.
         answer.error.map_or(Ok(()), |why| Err(self.failed(&p4shield_text::printable(&why))))
     }
@@ -144,7 +163,7 @@ impl Place<'_> {
     /// # Errors
     /// There is no answer.
     pub(crate) fn order(&self, order: &Order) -> Result<Answer, AskError> {
-        Client::connect_within(&self.control(), ACCEPT)?.ask(order, ORDER)
+        Client::connect_within(&control(&self.run), ACCEPT)?.ask(order, ORDER)
     }
 
     fn failed(&self, why: &str) -> TopologyError {
@@ -159,6 +178,17 @@ impl Place<'_> {
         let words = p4shield_text::printable(text.trim());
         if words.is_empty() { "it ended without a message".to_owned() } else { format!("it ended: {words}") }
     }
+}
+
+/// Ends a switch on the host whose compartment has this folder, if it answers.
+pub(crate) fn stop(run: &Path) {
+    // Whatever happens, its processes are killed next.
+    let _ = Client::connect_within(&control(run), ACCEPT)
+        .and_then(|mut client| client.ask::<Answer>(&Order::Stop, ORDER));
+}
+
+fn control(run: &Path) -> PathBuf {
+    run.join("control")
 }
 
 /// Opens the network namespace of a process.

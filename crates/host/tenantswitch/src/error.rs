@@ -50,9 +50,6 @@ pub enum TopologyError {
     /// Processes cannot be listed or started.
     #[error("cannot {0}")]
     Process(&'static str, #[source] io::Error),
-    /// A level that has no compartments.
-    #[error("level = \"baseline\" has no switch compartment to apply: write level = \"1\" or \"2\"")]
-    Baseline,
 }
 
 impl TopologyError {

@@ -5,6 +5,7 @@
 //! | the way from what is there to what the plan says | `apply` |
 //! | a switch compartment, from the host's side | `compartment` |
 //! | which processes compartments have | `processes` |
+//! | the host's interfaces that are ports at the baseline | `host_ports` |
 //! | the interfaces that connect compartments with the NIC switch | `pairs` |
 //! | what was applied before | `state` |
 //! | a compartment's first process | `inside` |
@@ -19,6 +20,7 @@
 mod apply;
 mod compartment;
 mod error;
+mod host_ports;
 mod inside;
 mod order;
 mod pairs;

@@ -12,6 +12,10 @@ pub(crate) const MAX_ANSWER: u64 = 16 << 10;
 pub(crate) enum Order {
     /// Have these ports and rules, and none of an earlier order.
     Configure(Settings),
+    /// Tell the outside network where the VMs' addresses are.
+    Announce,
+    /// End the switch, which gives the host's interfaces back as they were.
+    Stop,
     /// Say how the switch is.
     Report,
 }
@@ -19,10 +23,16 @@ pub(crate) enum Order {
 /// The host's settings of a switch. Whatever else its controllers configure stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
+    /// The name of its bridge.
+    pub(crate) bridge: String,
     /// Its ports.
     pub(crate) ports: Vec<PortSettings>,
     /// The rules, as a bundle for `ovs-ofctl add-flows`.
     pub(crate) rules: String,
+    /// The port to the outside, in OpenFlow.
+    pub(crate) outside: u16,
+    /// The frames that announce the VMs' addresses there, in hexadecimal digits.
+    pub(crate) announcements: Vec<String>,
 }
 
 /// A port of a switch.

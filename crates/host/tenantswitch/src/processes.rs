@@ -52,10 +52,12 @@ struct Status {
 }
 
 impl Status {
-    /// Returns `None` of a process that has ended and was not reaped.
+    /// Returns `None` of a process that has ended and was not reaped. While its first thread has ended and
+    /// another one has not, it still holds its interfaces.
     fn of(text: &str) -> Option<Self> {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-        if field("State:")?.trim_start().starts_with('Z') {
+        let has_threads = field("Threads:").is_some_and(|n| n.trim() != "1");
+        if field("State:")?.trim_start().starts_with('Z') && !has_threads {
             return None;
         }
         let uid = field("Uid:")?.split_whitespace().next()?.parse().ok()?;
@@ -98,14 +100,17 @@ mod tests {
 
     #[test]
     fn the_first_process_of_a_namespace_is_told_from_others() {
-        let text = |pids| format!("Name:\tx\nState:\tS (sleeping)\nUid:\t7\t7\t7\t7\nNSpid:\t{pids}\n");
+        let text =
+            |pids| format!("Name:\tx\nState:\tS (sleeping)\nUid:\t7\t7\t7\t7\nNSpid:\t{pids}\nThreads:\t1\n");
         let is_first = |pids| Status::of(&text(pids)).map(|s| s.is_first);
         assert_eq!(is_first("812\t1"), Some(true));
         assert_eq!(
             (is_first("812"), is_first("812\t2"), is_first("1")),
             (Some(false), Some(false), Some(false))
         );
-        assert!(Status::of(&text("812\t1").replace("S (s", "Z (z")).is_none(), "it has ended");
+        let zombie = text("812\t1").replace("S (s", "Z (z");
+        assert!(Status::of(&zombie).is_none(), "it has ended");
+        assert!(Status::of(&zombie.replace("Threads:\t1", "Threads:\t2")).is_some(), "a thread has not");
         assert!(Status::of("Uid:\tx\n").is_none());
     }
 

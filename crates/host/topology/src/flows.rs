@@ -52,21 +52,19 @@ impl Compartment {
     pub fn flows(&self, gateway_mac: MacAddr6) -> Vec<String> {
         let mut rules = Rules { cookie: COOKIE | u64::from(self.number), lines: Vec::new() };
         rules.common();
-        let has_nic_switch = self.in_out.is_some();
         rules.advertise(Self::OUTSIDE, self.mac, SOLICITED_OVERRIDE);
-        for side in self.sides() {
-            rules.questions_of_vms(&side);
+        let sides: Vec<_> = self.tenants.iter().map(sides_of).collect();
+        for (side, among) in sides.iter().flat_map(|sides| sides.iter().map(move |side| (side, sides))) {
+            rules.questions_of_vms(side);
             for (vm, address) in side.vms.iter().flat_map(|vm| vm.addresses.iter().map(move |a| (vm, *a))) {
                 rules.question_of_outside(self.mac, address);
-                let outside = has_nic_switch.then_some(Self::OUTSIDE);
-                rules.deliver(&Delivery { from: outside, at: self.mac, vm, address }, &side, Out::Port);
-                if has_nic_switch {
-                    let among = Delivery { from: Some(side.port), at: side.mac, vm, address };
-                    rules.deliver(&among, &side, Out::Back);
+                rules.deliver(&Delivery { from: Self::OUTSIDE, at: self.mac, vm, address }, side);
+                for from in among {
+                    rules.deliver(&Delivery { from: from.port, at: from.mac, vm, address }, side);
                 }
             }
             for protocol in ["ip", "ipv6"] {
-                let Side { port, mac, .. } = side;
+                let Side { port, mac, .. } = *side;
                 rules.add(
                     TO_OUTSIDE,
                     format_args!("{protocol},in_port={port},dl_dst={}", text(mac)),
@@ -93,10 +91,6 @@ impl Compartment {
         }
         bundle
     }
-
-    fn sides(&self) -> Vec<Side<'_>> {
-        self.tenants.iter().flat_map(sides_of).collect()
-    }
 }
 
 /// Returns the ports behind which a tenant's VMs are: its gateway, or without one each VM's.
@@ -118,20 +112,12 @@ struct Side<'p> {
 
 /// Packets for an address of a VM.
 struct Delivery<'p> {
-    /// The port where they come in; `None`: any.
-    from: Option<u16>,
+    /// The port where they come in.
+    from: u16,
     /// The switch's address there.
     at: MacAddr6,
     vm: &'p Vm,
     address: IpAddr,
-}
-
-/// Where delivered packets leave.
-enum Out {
-    /// At the port of the VM's side.
-    Port,
-    /// Where they came in, which OpenFlow has to be told.
-    Back,
 }
 
 struct Rules {
@@ -223,17 +209,15 @@ impl Rules {
         );
     }
 
-    fn deliver(&mut self, delivery: &Delivery<'_>, side: &Side<'_>, out: Out) {
+    /// Delivers to the VM's side.
+    fn deliver(&mut self, delivery: &Delivery<'_>, side: &Side<'_>) {
         let Delivery { from, at, vm, address } = delivery;
         let (protocol, field) = if address.is_ipv4() { ("ip", "nw_dst") } else { ("ipv6", "ipv6_dst") };
-        let from = from.map_or_else(String::new, |port| format!("in_port={port},"));
-        let out = match out {
-            Out::Port => format!("output:{}", side.port),
-            Out::Back => "in_port".to_owned(),
-        };
+        // OpenFlow sends a packet back to where it came from only if it is named so.
+        let out = if *from == side.port { "in_port".to_owned() } else { format!("output:{}", side.port) };
         self.add(
             TO_VM,
-            format_args!("{protocol},{from}dl_dst={},{field}={address}", text(*at)),
+            format_args!("{protocol},in_port={from},dl_dst={},{field}={address}", text(*at)),
             format_args!("set_field:{}->eth_src,set_field:{}->eth_dst,{out}", text(side.mac), text(vm.mac)),
         );
     }

@@ -2,10 +2,12 @@
 //!
 //! [`plan()`] makes a [`Plan`] of a configuration; `model` has its parts. From it follow the ports of the NIC
 //! switch ([`Plan::ports`]), the ports and rules of each switch ([`Compartment::switch_ports`],
-//! [`Compartment::flows`]), a picture ([`Plan::picture`]), and what another plan changes ([`Plan::diff`]).
+//! [`Compartment::flows`]), what it announces ([`Compartment::announcements`]), a picture
+//! ([`Plan::picture`]), and what another plan changes ([`Plan::diff`]).
 
 #![forbid(unsafe_code)]
 
+mod announce;
 mod diff;
 mod flows;
 mod mac;

@@ -1,25 +1,26 @@
 //! Ethernet addresses in plans: as text, since people read them.
 
 use macaddr::MacAddr6;
-use p4shield_config::MAC_PREFIX;
+use p4shield_config::{MAC_PREFIX, MAX_HOST};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// The party of P4 Shield that has an address.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-pub(super) enum Kind {
-    /// A switch, in the outside network.
-    Switch = 1,
-    /// A switch, in a tenant's network.
-    Gateway = 2,
+/// Highest number that an address has room for.
+pub(super) const MAX_NUMBER: u16 = 0xfff;
+/// Stands for the number of the host in tenants' networks, which no other host is in.
+const HERE: u16 = MAX_HOST + 1;
+
+/// Returns a switch's address in the outside network, where other hosts have switches, too: the prefix, 12
+/// bits for the host, 12 for the switch.
+pub(super) const fn of_switch(host: u16, number: u16) -> MacAddr6 {
+    let [a, b, c] = MAC_PREFIX;
+    let [_, high, middle, low] = ((host as u32) << 12 | number as u32).to_be_bytes();
+    MacAddr6::new(a, b, c, high, middle, low)
 }
 
-/// Returns the address of a party, whose number is unique among those of its kind.
-pub(super) const fn address(kind: Kind, number: u16) -> MacAddr6 {
-    let [a, b, c] = MAC_PREFIX;
-    let [high, low] = number.to_be_bytes();
-    MacAddr6::new(a, b, c, kind as u8, high, low)
+/// Returns a switch's address in a tenant's network.
+pub(super) const fn of_gateway(number: u16) -> MacAddr6 {
+    of_switch(HERE, number)
 }
 
 /// Serialises an address as text, such as `02:50:34:01:00:01`.

@@ -34,7 +34,8 @@ pub struct Plan {
 /// A switch, and what isolates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compartment {
-    /// The name of the tenant or the zone that it is for, or `all`. Unique in the plan.
+    /// The name of the tenant or the zone that it is for, `all`, or `host` at the baseline. Unique in the
+    /// plan.
     pub name: String,
     /// Its number, from 1. Unique in the plan.
     pub number: u16,
@@ -60,7 +61,7 @@ pub struct Tenant {
     pub number: u16,
     /// Its VLAN in the NIC switch. At the baseline there is no such switch, and the VLAN is not used.
     pub vlan: u16,
-    /// The address to which its VMs send. At the baseline it is that of the one switch.
+    /// The address to which its VMs send, at each level: they keep it in their ARP tables.
     #[serde(with = "mac")]
     pub mac: MacAddr6,
     /// Its switch's side to its VMs. `None`: the VMs' interfaces are the switch's ports.
@@ -156,6 +157,14 @@ impl Plan {
 impl Compartment {
     /// Number in OpenFlow of the port to the outside.
     pub const OUTSIDE: u16 = 1;
+    /// The name of the baseline's switch.
+    pub const ON_HOST: &str = "host";
+
+    /// Returns the name of its switch's bridge, which is an interface, too: on the host, or of its own.
+    #[must_use]
+    pub fn bridge(&self) -> String {
+        if self.in_out.is_some() { "br0".to_owned() } else { format!("p4s{}br", self.number) }
+    }
 
     /// Returns the ports of its switch.
     #[must_use]

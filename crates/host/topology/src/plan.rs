@@ -1,6 +1,6 @@
 //! From a configuration to its plan.
 
-use super::mac::{self, Kind};
+use super::mac;
 use super::model::{Compartment, Link, Numbers, Plan, Tenant, VERSION, Vm};
 use p4shield_config::{self as config, Config, Cores, Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALL: &str = "all";
 /// Highest VLAN identifier that IEEE 802.1Q leaves to users.
 const MAX_VLAN: u16 = 4094;
-/// Highest number, which leads to a port's number below OpenFlow's reserved ones (`OFPP_MAX`, 0xff00).
-const MAX_NUMBER: u16 = 65_000;
+/// Highest number of a VM, which leads to a port's number below OpenFlow's reserved ones (`OFPP_MAX`,
+/// 0xff00).
+const MAX_VM: u16 = 65_000;
 
 /// A reason why a configuration has no plan.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -40,24 +41,13 @@ pub enum PlanError {
         /// The number of cores.
         available: u32,
     },
-    /// A tenant's number leads past the last VLAN.
-    #[error(
-        "tenant {tenant} has number {number}, and from first_vlan = {first} on there is no VLAN for it: \
-         write a smaller first_vlan"
-    )]
-    Vlan {
-        /// The tenant.
-        tenant: String,
-        /// Its number.
-        number: u16,
-        /// The VLAN of number 1.
-        first: u16,
-    },
     /// There are more names than numbers.
-    #[error("there are more than {MAX_NUMBER} {what} on this host: move some to another")]
+    #[error("there are more than {most} {what} on this host: move some to another")]
     Numbers {
         /// The names' kind, in the plural.
         what: &'static str,
+        /// How many numbers there are.
+        most: u16,
     },
 }
 
@@ -80,8 +70,10 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
     let names = || groups.iter().map(|group| group.name);
     let tenants = config.numbered_tenants().map(|(_, tenant)| &*tenant.name);
     let numbers = Numbers {
-        compartments: assign("switch compartments", names(), &previous.compartments)?,
-        tenants: assign("tenants", tenants, &previous.tenants)?,
+        compartments: SWITCHES.assign(names(), &previous.compartments)?,
+        // VLANs number them.
+        tenants: Kind { what: "tenants", most: MAX_VLAN + 1 - topology.first_vlan }
+            .assign(tenants, &previous.tenants)?,
         vms: assign_vms(config, &previous.vms)?,
         cores: assign_cores(topology.cores, names(), &previous.cores, cores)?,
     };
@@ -109,36 +101,55 @@ struct Group<'c> {
 /// Returns the name of a tenant's switch compartment.
 fn compartment_of(level: Level, tenant: &config::Tenant) -> &str {
     match level {
-        Level::Baseline | Level::One => ALL,
+        Level::Baseline => Compartment::ON_HOST,
+        Level::One => ALL,
         Level::Two => tenant.zone.as_deref().unwrap_or(&tenant.name),
     }
 }
 
-/// Gives names that have none the smallest free numbers, in the order of the file.
-fn assign<'n>(
+/// A kind of names that have numbers.
+struct Kind {
+    /// In the plural.
     what: &'static str,
-    names: impl Iterator<Item = &'n str>,
-    previous: &BTreeMap<String, u16>,
-) -> Result<BTreeMap<String, u16>, PlanError> {
-    let names: Vec<_> = names.collect();
-    let mut taken = BTreeSet::new();
-    let mut numbers = BTreeMap::new();
-    for name in &names {
-        // The state of an older plan comes from a file: a number that two names have is the first one's.
-        if let Some(&number) = previous.get(*name).filter(|n| (1..=MAX_NUMBER).contains(*n))
-            && taken.insert(number)
-        {
-            numbers.insert((*name).to_owned(), number);
+    /// The highest number.
+    most: u16,
+}
+
+/// The numbers of compartments are in their addresses.
+const SWITCHES: Kind = Kind { what: "switch compartments", most: mac::MAX_NUMBER };
+const VMS: Kind = Kind { what: "VMs", most: MAX_VM };
+
+impl Kind {
+    /// Gives names that have none the smallest free numbers, in the order of the file: first those that
+    /// the previous plan did not give, since what has them runs until its successor does.
+    fn assign<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+        previous: &BTreeMap<String, u16>,
+    ) -> Result<BTreeMap<String, u16>, PlanError> {
+        let Self { what, most } = *self;
+        let names: Vec<_> = names.collect();
+        let mut taken = BTreeSet::new();
+        let mut numbers = BTreeMap::new();
+        for name in &names {
+            // The state of an older plan comes from a file: a number that two names have is the first one's.
+            if let Some(&number) = previous.get(*name).filter(|n| (1..=most).contains(*n))
+                && taken.insert(number)
+            {
+                numbers.insert((*name).to_owned(), number);
+            }
         }
-    }
-    let mut free = (1..=MAX_NUMBER).filter(|n| !taken.contains(n));
-    for name in names {
-        if !numbers.contains_key(name) {
-            let number = free.next().ok_or(PlanError::Numbers { what })?;
-            numbers.insert(name.to_owned(), number);
+        let given = &previous.values().copied().collect::<BTreeSet<_>>();
+        let free = |was_given: bool| (1..=most).filter(move |n| given.contains(n) == was_given);
+        let mut free = free(false).chain(free(true)).filter(|n| !taken.contains(n));
+        for name in names {
+            if !numbers.contains_key(name) {
+                let number = free.next().ok_or(PlanError::Numbers { what, most })?;
+                numbers.insert(name.to_owned(), number);
+            }
         }
+        Ok(numbers)
     }
-    Ok(numbers)
 }
 
 fn assign_vms(config: &Config, previous: &BTreeMap<String, u16>) -> Result<BTreeMap<String, u16>, PlanError> {
@@ -146,7 +157,7 @@ fn assign_vms(config: &Config, previous: &BTreeMap<String, u16>) -> Result<BTree
         t.numbered_vms().map(|(_, vm)| name_of_vm(&t.name, &vm.name)).collect::<Vec<_>>()
     };
     let names: Vec<_> = config.numbered_tenants().flat_map(|(_, t)| names(t)).collect();
-    assign("VMs", names.iter().map(|name| &**name), previous)
+    VMS.assign(names.iter().map(|name| &**name), previous)
 }
 
 fn name_of_vm(tenant: &str, vm: &str) -> String {
@@ -201,13 +212,12 @@ impl Planner<'_> {
         let Group { name, tenants } = group;
         let number = self.numbers.compartments[*name];
         let link = Link { outer: format!("p4s{number}io"), inner: "inout".to_owned() };
-        let mac = mac::address(Kind::Switch, number);
-        let mut tenants = tenants.iter().map(|t| self.tenant(t, mac)).collect::<Result<Vec<_>, _>>()?;
+        let mut tenants = tenants.iter().map(|t| self.tenant(t)).collect::<Result<Vec<_>, _>>()?;
         tenants.sort_by_key(|t| t.number);
         Ok(Compartment {
             name: (*name).to_owned(),
             number,
-            mac,
+            mac: mac::of_switch(self.topology.host, number),
             memory: self.topology.memory,
             core: self.numbers.cores[*name],
             in_out: self.has_nic_switch().then_some(link),
@@ -215,13 +225,10 @@ impl Planner<'_> {
         })
     }
 
-    fn tenant(&self, tenant: &config::Tenant, switch: macaddr::MacAddr6) -> Result<Tenant, PlanError> {
+    fn tenant(&self, tenant: &config::Tenant) -> Result<Tenant, PlanError> {
         let number = self.numbers.tenants[&tenant.name];
-        let first = self.topology.first_vlan;
-        let vlan = first.checked_add(number - 1).filter(|vlan| *vlan <= MAX_VLAN);
-        let vlan = vlan.ok_or_else(|| PlanError::Vlan { tenant: tenant.name.clone(), number, first })?;
+        let vlan = self.topology.first_vlan + number - 1;
         let link = Link { outer: format!("p4t{number}gw"), inner: format!("gw-{number}") };
-        let has_gateway = self.has_nic_switch();
         let mut vms =
             tenant.numbered_vms().map(|(_, vm)| self.vm(&tenant.name, vm)).collect::<Result<Vec<_>, _>>()?;
         vms.sort_by_key(|vm| vm.number);
@@ -229,8 +236,8 @@ impl Planner<'_> {
             name: tenant.name.clone(),
             number,
             vlan,
-            mac: if has_gateway { mac::address(Kind::Gateway, number) } else { switch },
-            gateway: has_gateway.then_some(link),
+            mac: mac::of_gateway(number),
+            gateway: self.has_nic_switch().then_some(link),
             vms,
         })
     }

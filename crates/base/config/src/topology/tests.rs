@@ -47,6 +47,7 @@ fn a_topology_has_defaults() {
     let expected = Topology {
         uplink: "eth0".to_owned(),
         gateway_mac: "02:00:00:00:00:fe".parse().unwrap(),
+        host: 0,
         cores: Cores::Shared,
         first_vlan: 100,
         memory: 128 << 20,
@@ -175,6 +176,13 @@ fn each_tenant_needs_a_vlan() {
          or less"
     );
     assert!(errors(&with(0)).ends_with("write a number from 1 to 4094"));
+}
+
+#[test]
+fn a_host_has_a_number() {
+    let with = |host: u32| TOPOLOGY.replacen("uplink", &format!("host = {host}\nuplink"), 1);
+    assert_eq!(parse(&with(4094)).unwrap().topology.unwrap().host, MAX_HOST);
+    assert!(errors(&with(4095)).ends_with("write a number from 0 to 4094"), "{}", errors(&with(4095)));
 }
 
 #[test]

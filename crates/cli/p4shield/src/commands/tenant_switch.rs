@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Its core
     #[arg(long)]
     core: u32,
+    /// Leave it in the host's network
+    #[arg(long)]
+    on_host: bool,
     /// Folder of Open vSwitch's sockets
     #[arg(long)]
     run: PathBuf,
@@ -26,8 +29,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, run: sockets, state } = self;
         let paths = Paths { run: sockets, state };
-        match run(&Options { name, uid, core, paths, limits: Limits::default() })? {}
+        match run(&Options { name, uid, core, on_host, paths, limits: Limits::default() })? {}
     }
 }

@@ -1,6 +1,7 @@
 //! Tenant switches: stock Open vSwitches in compartments behind the NIC switch, with tenants' VMs, an
 //! uplink and the network outside in network namespaces.
 
+mod levels;
 mod scene;
 
 use p4shield_testbed::wait_until;

@@ -120,7 +120,7 @@ impl Scene {
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<String> = (1..=8).flat_map(|c| self.processes(c)).map(|(_, p)| p).collect();
         let links = self.host.ip("-br link").unwrap();
-        left.extend(links.lines().filter(|l| l.starts_with("p4")).map(str::to_owned));
+        left.extend(links.lines().filter(|l| l.starts_with("p4") || l.starts_with("ovs")).map(str::to_owned));
         let pins = format!("/sys/fs/bpf/p4shield-nic-{}", self.first_uid + 0x8000);
         left.extend(std::path::Path::new(&pins).exists().then_some(pins));
         for folder in ["run/switches", "state/switches"] {

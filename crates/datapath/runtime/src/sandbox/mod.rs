@@ -65,6 +65,7 @@ pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     report.uid = rustix::process::geteuid().as_raw();
     let user = layers::own_user_namespace(NameInside::Same);
     waive(&mut report, options, Measure::UserNamespace, user)?;
+    layers::own_network_namespace()?;
     layers::own_namespaces("p4vm")?;
     let cgroup = layers::own_cgroup_namespace();
     waive(&mut report, options, Measure::CgroupNamespace, cgroup)?;

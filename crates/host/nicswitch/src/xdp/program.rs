@@ -47,34 +47,53 @@ fn load(folder: &Folder, name: &str, device: Option<u32>) -> libbpf_rs::Result<O
     open.load()
 }
 
-/// Attaches the program in the driver of an interface, and pins the link.
+/// A program that the kernel has checked for an interface.
+pub(crate) struct Loaded {
+    object: Object,
+    name: &'static str,
+}
+
+/// Loads the program for the driver of an interface.
 ///
 /// In the driver only: the kernel's generic XDP shows no VLAN tag that is in a packet's metadata and
 /// redirects the packet with it, and from a port in a driver no frame can be redirected to an interface whose
 /// driver has no XDP.
-pub(crate) fn attach(folder: &Folder, interface: &Interface) -> Result<(), NicError> {
-    let failed = |remedy, source| {
-        let step = "attach the NIC switch's program to";
-        NicError::Port { step, interface: interface.name.clone(), remedy, source }
-    };
-    if let Ok(object) = load(folder, TAGGED, Some(interface.index))
-        && attach_program(&object, TAGGED, folder, interface).is_ok()
-    {
-        return Ok(());
+pub(crate) fn prepare(folder: &Folder, interface: &Interface) -> Result<Loaded, NicError> {
+    match load(folder, TAGGED, Some(interface.index)) {
+        Ok(object) => Ok(Loaded { object, name: TAGGED }),
+        Err(_) => prepare_plain(folder, interface),
     }
-    // Before Linux 6.8, or a driver without XDP metadata: tags have to be in the frame. A veth's peer can
-    // leave one in the metadata nevertheless; the redirect loses it, so that it is on no wire.
-    ethtool::keep_received_tags(&interface.name)
-        .map_err(|error| failed(": its driver takes VLAN tags out of frames, unseen", error.into()))?;
-    let object = load(folder, PLAIN, None).map_err(|source| failed("", source))?;
-    let attached = attach_program(&object, PLAIN, folder, interface);
-    attached.map_err(|error| failed(p4shield_xdp::program::remedy(&error), error.into()))
 }
 
-fn attach_program(object: &Object, name: &str, folder: &Folder, to: &Interface) -> io::Result<()> {
-    let mut programs = object.progs();
-    let program = programs.find(|program| program.name() == name).expect("the object has this program");
-    p4shield_xdp::program::attach_pinned(program.as_fd(), to.index, &folder.link(&to.name))
+/// Loads the program for Linux before 6.8, or a driver without XDP metadata: tags have to be in the frame. A
+/// veth's peer can leave one in the metadata nevertheless; the redirect loses it, so that it is on no wire.
+fn prepare_plain(folder: &Folder, interface: &Interface) -> Result<Loaded, NicError> {
+    ethtool::keep_received_tags(&interface.name)
+        .map_err(|error| failed(interface, ": its driver takes VLAN tags out of frames, unseen", error))?;
+    let object = load(folder, PLAIN, None).map_err(|source| failed(interface, "", source))?;
+    Ok(Loaded { object, name: PLAIN })
+}
+
+fn failed(interface: &Interface, remedy: &'static str, source: impl Into<libbpf_rs::Error>) -> NicError {
+    let step = "attach the NIC switch's program to";
+    NicError::Port { step, interface: interface.name.clone(), remedy, source: source.into() }
+}
+
+impl Loaded {
+    /// Attaches the program to its interface, and pins the link.
+    pub(crate) fn attach(self, folder: &Folder, to: &Interface) -> Result<(), NicError> {
+        match self.attach_to(folder, to) {
+            Err(_) if self.name == TAGGED => prepare_plain(folder, to)?.attach(folder, to),
+            attached => attached.map_err(|e| failed(to, p4shield_xdp::program::remedy(&e), e)),
+        }
+    }
+
+    fn attach_to(&self, folder: &Folder, to: &Interface) -> io::Result<()> {
+        let mut programs = self.object.progs();
+        let program =
+            programs.find(|program| program.name() == self.name).expect("the object has this program");
+        p4shield_xdp::program::attach_pinned(program.as_fd(), to.index, &folder.link(&to.name))
+    }
 }
 
 /// The program that closes interfaces to the host's own stack.

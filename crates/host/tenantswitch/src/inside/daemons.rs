@@ -5,18 +5,26 @@ use crate::order::Settings;
 use backon::BackoffBuilder as _;
 use p4shield_compartment::RESTART_PAUSES;
 use std::process::Child;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A program that ran this long starts again without a long pause.
 const RAN_WELL: Duration = Duration::from_secs(30);
 
+/// The pauses before announcements. Linux keeps an entry for one second after it has changed (locktime in
+/// `Documentation/networking/ip-sysctl.rst`).
+const ANNOUNCEMENTS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(200), Duration::from_millis(1_100)];
+
 /// The running programs.
 pub(super) struct Daemons(Arc<Shared>);
 
+#[derive(Default)]
 struct Shared {
     restarts: AtomicU64,
+    /// Set once the switch is to end.
+    stops: AtomicBool,
     /// The switch's settings. Held while it is configured, so that two configurations do not mix.
     settings: Mutex<Settings>,
 }
@@ -37,11 +45,10 @@ impl Daemons {
         ovs::create_database()?;
         let database = Program::Database.start()?;
         let switch = Program::Switch.start()?;
-        let daemons = Self(Arc::new(Shared { restarts: AtomicU64::new(0), settings: Mutex::default() }));
+        let daemons = Self(Arc::new(Shared::default()));
         for (program, child) in [(Program::Database, database), (Program::Switch, switch)] {
             let shared = daemons.0.clone();
-            let keep = move || shared.keep(program, child);
-            std::thread::Builder::new().spawn(keep).map_err(|e| format!("cannot start a thread: {e}"))?;
+            spawn(move || shared.keep(program, child))?;
         }
         Ok(daemons)
     }
@@ -51,10 +58,37 @@ impl Daemons {
     /// # Errors
     /// The switch refuses them.
     pub(super) fn configure(&self, settings: Settings) -> Result<(), String> {
-        let mut kept = self.0.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.settings();
         ovs::configure(&settings)?;
         *kept = settings;
         Ok(())
+    }
+
+    /// Announces the VMs' addresses, and again twice: a machine does not change an entry that it has just
+    /// changed.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn announce(&self) -> Result<(), String> {
+        let shared = self.0.clone();
+        let announce = move || {
+            for pause in ANNOUNCEMENTS {
+                std::thread::sleep(pause);
+                if let Err(why) = ovs::announce(&shared.settings()) {
+                    log(&why);
+                }
+            }
+        };
+        spawn(announce)
+    }
+
+    /// Ends the switch, and waits until it has ended.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn stop(&self) -> Result<(), String> {
+        self.0.stops.store(true, Ordering::Relaxed);
+        ovs::stop()
     }
 
     /// Returns whether the switch answers.
@@ -72,12 +106,19 @@ impl Daemons {
 }
 
 impl Shared {
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts a program whenever it has ended.
     fn keep(&self, program: Program, mut child: Child) {
         let mut pauses = RESTART_PAUSES.build();
         loop {
             let started = Instant::now();
             let status = child.wait();
+            if self.stops.load(Ordering::Relaxed) {
+                return;
+            }
             if started.elapsed() > RAN_WELL {
                 pauses = RESTART_PAUSES.build();
             }
@@ -91,11 +132,10 @@ impl Shared {
                 }
             };
             // A new switch has the ports of the database, and no rules.
-            if program == Program::Switch {
-                let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Err(why) = ovs::configure(&settings) {
-                    log(&why);
-                }
+            if program == Program::Switch
+                && let Err(why) = ovs::configure(&self.settings())
+            {
+                log(&why);
             }
         }
     }
@@ -115,6 +155,10 @@ impl Program {
             Self::Switch => ovs::start_switch(),
         }
     }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    std::thread::Builder::new().spawn(work).map(drop).map_err(|e| format!("cannot start a thread: {e}"))
 }
 
 fn describe(status: std::io::Result<std::process::ExitStatus>) -> String {

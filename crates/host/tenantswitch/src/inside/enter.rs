@@ -1,5 +1,6 @@
 //! The sandbox of a switch compartment: a user namespace that owns the compartment's network namespace, so
-//! that Open vSwitch has its interfaces and no other thing of the host.
+//! that Open vSwitch has its interfaces and no other thing of the host. The switch of the baseline has the
+//! host's network, and the other layers.
 
 use super::{InsideError, Options, seccomp};
 use p4shield_sandbox::{self as layers, During as _, NameInside, Root, Step, Writable};
@@ -53,7 +54,11 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(InsideError::Orders)?;
     use_core(options.core);
     layers::shed_root(options.uid)?;
-    layers::own_user_namespace(NameInside::Root)?;
+    if !options.on_host {
+        // Capabilities are valid for the namespaces of this one only.
+        layers::own_user_namespace(NameInside::Root)?;
+        layers::own_network_namespace()?;
+    }
     layers::own_namespaces(&options.name)?;
     layers::own_cgroup_namespace()?;
     layers::continue_in_new_process()?;

@@ -27,6 +27,8 @@ pub struct Options {
     pub uid: u32,
     /// Its core.
     pub core: u32,
+    /// True if it has the host's network and not one of its own: at the baseline.
+    pub on_host: bool,
     /// Its folders.
     pub paths: Paths,
     /// Its limits.
@@ -77,6 +79,8 @@ fn serve(client: &UnixStream, daemons: &Daemons) -> io::Result<()> {
         }
         let done = match serde_json::from_str(&line) {
             Ok(Order::Configure(settings)) => daemons.configure(settings),
+            Ok(Order::Announce) => daemons.announce(),
+            Ok(Order::Stop) => daemons.stop(),
             Ok(Order::Report) => daemons.health(),
             Err(e) => Err(format!("the order cannot be parsed: {e}")),
         };

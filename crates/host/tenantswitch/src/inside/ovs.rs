@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The bridge of a compartment.
-const BRIDGE: &str = "br0";
 /// Where the switch answers `ovs-appctl`, whatever its process number is.
 const CONTROL: &str = "/run/openvswitch/ovs-vswitchd.ctl";
 /// Marks the ports that the host gave, as an external ID.
 const OURS: &str = "external_ids:p4shield=port";
 /// Longest time for a program that was started to listen.
 const START: Duration = Duration::from_secs(20);
+/// Frames that the tool is given at a time, as its arguments.
+const AT_A_TIME: usize = 256;
 /// Seconds that a tool waits for a switch.
 const TIMEOUT: &str = "--timeout=15";
 /// Where the distribution has the schema of the database.
@@ -75,23 +75,32 @@ pub(super) fn answers() -> Result<(), String> {
     run(tool("ovs-appctl").args([TIMEOUT, "--target", CONTROL, "version"])).map(drop)
 }
 
+/// Ends the switch.
+///
+/// # Errors
+/// The tool's message.
+pub(super) fn stop() -> Result<(), String> {
+    run(tool("ovs-appctl").args([TIMEOUT, "--target", CONTROL, "exit"])).map(drop)
+}
+
 /// Gives the bridge these ports and rules instead of those before.
 ///
 /// # Errors
 /// The tools' message, or that of a port that the switch could not open.
 pub(super) fn configure(settings: &Settings) -> Result<(), String> {
+    let bridge = &*settings.bridge;
     let mut vsctl = tool("ovs-vsctl");
-    vsctl.arg(TIMEOUT).args(["--may-exist", "add-br", BRIDGE]);
+    vsctl.arg(TIMEOUT).args(["--may-exist", "add-br", bridge]);
     // Without rules nothing passes; and a controller is no neighbour in the network that the bridge carries.
     let secure = "fail_mode=secure";
-    vsctl.args(["--", "set", "bridge", BRIDGE, "datapath_type=netdev", secure]);
+    vsctl.args(["--", "set", "bridge", bridge, "datapath_type=netdev", secure]);
     vsctl.arg("other_config:disable-in-band=true");
     let given = |name: &str| settings.ports.iter().any(|p| p.interface == name);
     for stale in ours()?.lines().filter(|name| !given(name)) {
-        vsctl.args(["--", "--if-exists", "del-port", BRIDGE, stale]);
+        vsctl.args(["--", "--if-exists", "del-port", bridge, stale]);
     }
     for port in &settings.ports {
-        vsctl.args(["--", "--may-exist", "add-port", BRIDGE, &port.interface]);
+        vsctl.args(["--", "--may-exist", "add-port", bridge, &port.interface]);
         let number = format!("ofport_request={}", port.number);
         vsctl.args(["--", "set", "interface", &port.interface, &number, OURS]);
     }
@@ -108,9 +117,22 @@ pub(super) fn configure(settings: &Settings) -> Result<(), String> {
         return Err(format!("the switch cannot open a port: {}", failed.trim()));
     }
     // A switch that was just started makes the bridge after it has read the database.
-    listens(&format!("{RUN}/{BRIDGE}.mgmt"))?;
+    listens(&format!("{RUN}/{bridge}.mgmt"))?;
     // All rules, or none of them.
-    feed(tool("ovs-ofctl").args([TIMEOUT, "--bundle", "add-flows", BRIDGE, "-"]), &settings.rules)
+    feed(tool("ovs-ofctl").args([TIMEOUT, "--bundle", "add-flows", bridge, "-"]), &settings.rules)
+}
+
+/// Sends the announcements.
+///
+/// # Errors
+/// The tool's message.
+pub(super) fn announce(settings: &Settings) -> Result<(), String> {
+    let Settings { bridge, outside, announcements, .. } = settings;
+    for some in announcements.chunks(AT_A_TIME) {
+        let from = ["packet-out", bridge, "none"];
+        run(tool("ovs-ofctl").arg(TIMEOUT).args(from).arg(format!("output:{outside}")).args(some))?;
+    }
+    Ok(())
 }
 
 /// Waits until a program listens on its socket. A file may be there of one that has ended.

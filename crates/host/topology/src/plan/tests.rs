@@ -133,15 +133,41 @@ fn tenants_of_a_zone_share_a_switch_at_level_2_only() {
     };
     assert_eq!(names("2"), [("red".to_owned(), 2), ("b".to_owned(), 1)]);
     assert_eq!(names("1"), [("all".to_owned(), 3)]);
-    assert_eq!(names("baseline"), [("all".to_owned(), 3)]);
+    assert_eq!(names("baseline"), [("host".to_owned(), 3)]);
 }
 
 #[test]
-fn a_kept_number_past_the_last_vlan_is_refused() {
+fn a_tenant_past_the_last_vlan_gets_another_number() {
     let config = config("first_vlan = 4093", "1", &tenants(&["a"]));
     let previous = Numbers { tenants: BTreeMap::from([("a".to_owned(), 3)]), ..Numbers::default() };
-    let refused = plan(&config, &previous, 8).unwrap_err();
-    assert_eq!(refused, PlanError::Vlan { tenant: "a".to_owned(), number: 3, first: 4093 });
+    let plan = plan(&config, &previous, 8).unwrap();
+    assert_eq!((of(&plan, "a").number, of(&plan, "a").vlan), (1, 4093));
+}
+
+#[test]
+fn names_that_come_get_no_number_of_those_that_go() {
+    let numbers = |numbers: &[(&str, u16)]| {
+        numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<BTreeMap<_, _>>()
+    };
+    let kind = Kind { what: "names", most: 3 };
+    let previous = numbers(&[("all", 1)]);
+    assert_eq!(kind.assign(["a", "b"].into_iter(), &previous), Ok(numbers(&[("a", 2), ("b", 3)])));
+    let three = kind.assign(["a", "b", "c"].into_iter(), &previous);
+    assert_eq!(three, Ok(numbers(&[("a", 2), ("b", 3), ("c", 1)])), "unless there are no others");
+    let four = kind.assign(["a", "b", "c", "d"].into_iter(), &previous);
+    assert_eq!(
+        four.unwrap_err().to_string(),
+        "there are more than 3 names on this host: move some to another"
+    );
+}
+
+#[test]
+fn the_number_of_a_host_is_in_its_addresses_outside() {
+    let two = ["host = 0", "host = 4094"].map(|keys| first(&config(keys, "2", &tenants(&["a", "b"]))));
+    let macs = |plan: &Plan| plan.compartments.iter().map(|c| c.mac.to_string()).collect::<Vec<_>>();
+    assert_eq!(macs(&two[0]), ["02:50:34:00:00:01", "02:50:34:00:00:02"]);
+    assert_eq!(macs(&two[1]), ["02:50:34:FF:E0:01", "02:50:34:FF:E0:02"]);
+    assert_eq!(of(&two[0], "a"), of(&two[1], "a"), "no other host is in a tenant's network");
 }
 
 #[test]
@@ -155,13 +181,13 @@ fn a_configuration_without_the_table_has_no_plan() {
 fn names_of_interfaces_fit_and_addresses_are_local() {
     let previous = Numbers {
         tenants: BTreeMap::from([("a".to_owned(), 4000)]),
-        compartments: BTreeMap::from([("a".to_owned(), MAX_NUMBER)]),
+        compartments: BTreeMap::from([("a".to_owned(), mac::MAX_NUMBER)]),
         ..Numbers::default()
     };
     let plan = plan(&config("first_vlan = 1", "2", &tenants(&["a"])), &previous, 8).unwrap();
     let compartment = &plan.compartments[0];
     let links = [compartment.in_out.as_ref().unwrap(), of(&plan, "a").gateway.as_ref().unwrap()];
-    assert_eq!(links.map(|link| &*link.outer), ["p4s65000io", "p4t4000gw"]);
+    assert_eq!(links.map(|link| &*link.outer), ["p4s4095io", "p4t4000gw"]);
     for mac in [compartment.mac, of(&plan, "a").mac] {
         assert!(mac.is_local() && mac.is_unicast() && mac != plan.gateway_mac);
     }

@@ -1,0 +1,130 @@
+//! Levels: the baseline, and changes of the level under traffic.
+
+use super::scene::{Scene, pings};
+use super::two_tenants;
+use p4shield_testbed::NetNs;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read as _;
+use std::process::{Child, Stdio};
+
+/// Milliseconds between two pings of a stream.
+const PAUSE: usize = 20;
+/// Longest time in pings that a tenant may be away while the level changes. It is a fraction of a second on a
+/// quiet machine; ARP tables that keep wrong entries cost a tenant half a minute.
+const AWAY: usize = 10_000 / PAUSE;
+
+/// Pings that run until they are counted.
+struct Stream(Child);
+
+impl Stream {
+    fn start(from: &NetNs, to: &str) -> Self {
+        let mut ping = from.command("ping");
+        ping.args(["-n", &format!("-i0.{PAUSE:03}"), "-W1", to]).stdout(Stdio::piped());
+        Self(ping.spawn().unwrap())
+    }
+
+    /// Returns how many pings in a row had no answer at most.
+    fn longest_gap(mut self) -> usize {
+        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let answers: Vec<usize> = text
+            .lines()
+            .filter_map(|line| line.split("icmp_seq=").nth(1)?.split_whitespace().next()?.parse().ok())
+            .collect();
+        let sent: usize = text
+            .lines()
+            .find_map(|line| line.split_once(" packets transmitted")?.0.parse().ok())
+            .unwrap_or_else(|| panic!("{text}"));
+        let all = std::iter::once(0).chain(answers).chain([sent + 1]).collect::<Vec<_>>();
+        all.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_sub(1)).max().unwrap()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn one_switch_on_the_host_serves_all_at_the_baseline() {
+    let Some(scene) = two_tenants() else { return };
+    scene.configure("baseline", &["alice", "bob"]);
+    assert_eq!(scene.topology("apply")["started"].as_array().unwrap()[0], "host");
+    let [web, db, bob] = &scene.vms[..] else { unreachable!() };
+    assert_eq!((pings(&web.ns, db.address), pings(&bob.ns, "10.0.0.1")), (10, 10));
+    assert_eq!((pings(&scene.outside, web.address), pings(&scene.outside, bob.address)), (10, 10));
+    assert_eq!(pings(&web.ns, bob.address), 0, "another tenant only through the outside's router");
+    assert_eq!(scene.topology("apply")["started"].as_array().unwrap().len(), 0, "nothing changed");
+    assert_eq!(scene.topology("status")["switches"][0]["name"], "host");
+    scene.topology("delete");
+    assert_eq!(scene.leftovers(), Vec::<String>::new());
+    assert_eq!(scene.host.ip("link show promisc on").unwrap_or_default(), "");
+    assert_eq!(pings(&scene.outside, web.address), 0);
+}
+
+#[test]
+fn tenants_keep_their_network_while_the_level_changes() {
+    let Some(scene) = two_tenants() else { return };
+    scene.configure("baseline", &["alice", "bob"]);
+    scene.topology("apply");
+    let [web, db, bob] = &scene.vms[..] else { unreachable!() };
+    // Before the changes, so that ARP tables have entries that become wrong.
+    assert_eq!((pings(&scene.outside, web.address), pings(&scene.outside, bob.address)), (10, 10));
+    for level in ["2", "1", "2", "baseline"] {
+        let streams = [
+            ("alice to the outside", Stream::start(&web.ns, "10.0.0.1")),
+            ("among alice", Stream::start(&web.ns, db.address)),
+            ("the outside to bob", Stream::start(&scene.outside, bob.address)),
+        ];
+        scene.configure(level, &["alice", "bob"]);
+        scene.topology("apply");
+        assert_eq!((pings(&web.ns, db.address), pings(&scene.outside, bob.address)), (10, 10));
+        for (who, stream) in streams {
+            let gap = stream.longest_gap();
+            assert!(gap < AWAY, "{who}, level {level}: {gap} pings in a row were lost");
+            println!("level {level}, {who}: {} ms away", gap * PAUSE);
+        }
+    }
+}
+
+#[test]
+fn a_switch_on_the_host_starts_without_the_interface_of_a_vm() {
+    let Some(scene) = two_tenants() else { return };
+    scene.configure("baseline", &["alice", "bob"]);
+    scene.host.ip("link set bob-web name away").unwrap();
+    assert_eq!(scene.topology("apply")["absent"].as_array().unwrap()[0], "bob-web");
+    let [web, _, bob] = &scene.vms[..] else { unreachable!() };
+    assert_eq!((pings(&web.ns, "10.0.0.1"), pings(&bob.ns, "10.0.0.1")), (10, 0));
+    for words in ["link set away down", "link set away name bob-web", "link set bob-web up"] {
+        scene.host.ip(words).unwrap();
+    }
+    scene.topology("apply");
+    assert_eq!(pings(&bob.ns, "10.0.0.1"), 10);
+}
+
+/// Returns what Linux merges on an interface at most.
+fn longest_received(scene: &Scene, interface: &str) -> String {
+    let text = scene.host.ip(&format!("-d link show {interface}")).unwrap();
+    let mut words = text.split_whitespace().skip_while(|word| *word != "gro_max_size");
+    words.nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn only_a_switch_on_the_host_keeps_interfaces_from_merging() {
+    let Some(scene) = two_tenants() else { return };
+    let longest = || ["up0", "bob-web"].map(|interface| longest_received(&scene, interface));
+    let before = longest();
+    for (level, at_level) in [("baseline", ["1", "1"].map(str::to_owned)), ("2", before.clone())] {
+        scene.configure(level, &["alice", "bob"]);
+        scene.topology("apply");
+        assert_eq!(longest(), at_level, "level {level}");
+    }
+    scene.configure("baseline", &["alice"]);
+    scene.topology("apply");
+    assert_eq!(longest(), ["1".to_owned(), before[1].clone()]);
+    scene.topology("delete");
+    assert_eq!(longest(), before);
+}

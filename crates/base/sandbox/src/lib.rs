@@ -5,27 +5,32 @@
 //! |---|---|
 //! | inherited descriptors are closed, libraries read no files | `descriptors`, `libraries` |
 //! | another user than root, no capabilities | `credentials` |
-//! | namespaces of its own | `namespaces` |
+//! | namespaces of its own, or those of a sandbox that is there | `namespaces`, `join` |
 //! | an empty root, or one with a few folders of the host | `root` |
 //! | Landlock | `landlock` |
+//! | what process 1 inherits is reaped | `orphans` |
 //!
 //! The lists of system calls belong to the process that is restricted.
 
 mod credentials;
 mod descriptors;
+mod join;
 mod landlock;
 mod libraries;
 mod namespaces;
+mod orphans;
 mod root;
 
 pub use credentials::{drop_capabilities, keep_capabilities, shed_root};
 pub use descriptors::close_all_but;
+pub use join::{end_with_parent, join_first_process, spawn_among};
 pub use landlock::{allow_only, deny_everything};
 pub use libraries::read_no_files;
 pub use namespaces::{
     NameInside, continue_in_new_process, new_network, own_cgroup_namespace, own_namespaces,
     own_network_namespace, own_user_namespace,
 };
+pub use orphans::reap_orphans;
 pub use root::{Root, Writable, empty_root, own_root};
 
 /// Reason why a process cannot enter its sandbox.

@@ -1,7 +1,7 @@
 //! Text for people: on a terminal, in a log, in a line of status.
 //!
-//! [`printable`] and [`printable_lines`] clean another party's text; [`chain`] shows an error with its
-//! causes.
+//! [`printable`], [`printable_lines`] and [`printable_output`] clean another party's text; [`chain`] shows an
+//! error with its causes.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,13 @@ pub fn printable_lines(text: &str) -> String {
         }
     }
     lines
+}
+
+/// Output of another party's program, with its lines and tabs and of any length: what could confuse a
+/// terminal is replaced.
+#[must_use]
+pub fn printable_output(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' || c == '\t' { c } else { visible(c) }).collect()
 }
 
 /// A character that shows as itself, alone and in its place.
@@ -64,6 +71,7 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\r\0"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
         assert_eq!(printable("\u{9b}2J\u{202e}abc\u{2028}"), "\u{fffd}2J\u{fffd}abc\u{fffd}");
         assert_eq!(printable(&"x".repeat(9999)).len(), 4096);
+        assert_eq!(printable_output("a\x1b[2J\tb\r\n"), "a\u{fffd}[2J\tb\u{fffd}\n");
     }
 
     #[test]

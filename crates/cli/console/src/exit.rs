@@ -13,6 +13,8 @@ pub enum Exit {
     Refused,
     /// A finding of the auditor, 10 to 18.
     Finding(u8),
+    /// A command that was run ended with this code.
+    Code(u8),
 }
 
 /// An error that the input causes, not the machine.
@@ -46,7 +48,7 @@ impl From<Exit> for ExitCode {
             Exit::Done => 0,
             Exit::Failed => 1,
             Exit::Refused => 3,
-            Exit::Finding(n) => n,
+            Exit::Finding(n) | Exit::Code(n) => n,
         })
     }
 }

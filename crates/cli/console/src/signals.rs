@@ -1,10 +1,11 @@
-//! SIGINT and SIGTERM: the first raises a flag or cleans up, the second ends the process.
+//! SIGINT and SIGTERM: the first raises a flag or cleans up, the second ends the process. Or both are another
+//! process's matter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -66,4 +67,17 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
             .context("cannot catch SIGINT and SIGTERM")?;
     }
     Ok(flag)
+}
+
+/// Has a thread call `pass` with the number of each SIGHUP, SIGINT, SIGQUIT and SIGTERM, which do not end
+/// this process then.
+///
+/// # Errors
+/// The handlers or their thread cannot be set up.
+pub fn pass_on(pass: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
+    let signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    let mut signals = signals.context("cannot catch SIGINT and SIGTERM")?;
+    let relay = move || signals.forever().for_each(pass);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(relay).context("cannot start a thread")?;
+    Ok(())
 }

@@ -21,7 +21,7 @@ use p4shield_console::Options;
 #[command(name = "p4shield", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (program, configuration or input); \
-                  `audit` adds 10 to 18, see `p4shield audit --help`."
+                  `audit` adds 10 to 18, see `p4shield audit --help`; `exec` exits with its command's code."
 )]
 struct Cli {
     #[command(flatten)]

@@ -49,17 +49,9 @@ impl Cgroup {
     /// # Errors
     /// No cgroup of version 2 with the controllers is delegated to the daemon.
     pub fn own() -> Result<Self, NoCgroup> {
-        let no_cgroup = |reason: &str| NoCgroup { reason: reason.to_owned() };
-        let mounts =
-            fs::read_to_string("/proc/self/mountinfo").map_err(|_| no_cgroup("/proc is not mounted"))?;
-        let mount = mount_point(&mounts).ok_or_else(|| no_cgroup("cgroup v2 is not mounted"))?;
-        let own = fs::read_to_string("/proc/self/cgroup").map_err(|_| no_cgroup("/proc is not mounted"))?;
-        let own = own
-            .lines()
-            .find_map(|l| l.strip_prefix("0::/"))
-            .ok_or_else(|| no_cgroup("not in a v2 cgroup"))?;
+        let (mount, own) = place_of("self")?;
         if own.is_empty() {
-            return Err(no_cgroup("the daemon is in the root cgroup"));
+            return Err(NoCgroup { reason: "the daemon is in the root cgroup".to_owned() });
         }
         Self::divide(undivided(&mount.join(own)), std::process::id())
     }
@@ -119,6 +111,26 @@ impl Drop for Group {
         // The group may be busy for a moment after a kill; the next start then uses it again.
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// Returns the folder of the cgroup of version 2 that a process is in.
+///
+/// # Errors
+/// There is no such process, or no cgroup of version 2 is mounted.
+pub fn cgroup_of(process: i32) -> Result<PathBuf, NoCgroup> {
+    let (mount, own) = place_of(&process.to_string())?;
+    Ok(mount.join(own))
+}
+
+/// Returns where cgroup v2 is mounted, and the path of a process's cgroup below it.
+fn place_of(process: &str) -> Result<(PathBuf, String), NoCgroup> {
+    let no_cgroup = |reason: &str| NoCgroup { reason: reason.to_owned() };
+    let read = |path: String| fs::read_to_string(path).map_err(|_| no_cgroup("/proc is not mounted"));
+    let mounts = read("/proc/self/mountinfo".to_owned())?;
+    let mount = mount_point(&mounts).ok_or_else(|| no_cgroup("cgroup v2 is not mounted"))?;
+    let groups = read(format!("/proc/{process}/cgroup"))?;
+    let own = groups.lines().find_map(|l| l.strip_prefix("0::/"));
+    Ok((mount, own.ok_or_else(|| no_cgroup("not in a v2 cgroup"))?.to_owned()))
 }
 
 /// Returns the cgroup that a daemon started in, if `own` is the leaf into which an earlier release of this

@@ -28,7 +28,7 @@ mod users;
 use backon::ExponentialBuilder;
 use std::time::Duration;
 
-pub use cgroup::{Cgroup, Group, Limits, NoCgroup};
+pub use cgroup::{Cgroup, Group, Limits, NoCgroup, cgroup_of};
 pub use command::{P4VmCommand, firmware};
 pub use compartment::{Compartment, Launcher, StartError, is_recoverable};
 pub use cores::CorePlacement;

@@ -24,7 +24,7 @@ const AT_A_TIME: usize = 4;
 /// The host that has the topology.
 #[derive(Clone, Debug)]
 pub struct Host {
-    binary: PathBuf,
+    pub(crate) binary: PathBuf,
     users: Range<u32>,
     run: PathBuf,
     state: State,
@@ -251,7 +251,7 @@ impl Host {
         Ok(())
     }
 
-    fn user_of(&self, compartment: &Compartment) -> u32 {
+    pub(crate) fn user_of(&self, compartment: &Compartment) -> u32 {
         self.users.start + u32::from(compartment.number)
     }
 

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Longest time for an order.

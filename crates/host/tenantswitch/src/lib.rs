@@ -10,6 +10,7 @@
 //! | what was applied before | `state` |
 //! | a compartment's first process | `inside` |
 //! | what the host asks of it | `order` |
+//! | an operator's command in a compartment | `errand` |
 //!
 //! Nothing is remembered that the kernel knows: a compartment is the processes of its user, which no other
 //! process has, and interfaces have the plan's names. So an apply that was killed anywhere is completed by
@@ -19,6 +20,7 @@
 
 mod apply;
 mod compartment;
+mod errand;
 mod error;
 mod host_ports;
 mod inside;
@@ -28,5 +30,6 @@ mod processes;
 mod state;
 
 pub use apply::{Applied, Host, PortStatus, Status, SwitchStatus};
+pub use errand::ErrandError;
 pub use error::TopologyError;
-pub use inside::{InsideError, Limits, Options, Paths, run};
+pub use inside::{CommandError, Errand, InsideError, Limits, Options, Paths, run, run_command};

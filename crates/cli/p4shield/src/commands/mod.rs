@@ -5,6 +5,7 @@ mod bundle;
 mod compile;
 mod completions;
 mod conformance;
+mod exec;
 mod explain;
 mod history;
 mod host_check;
@@ -21,6 +22,7 @@ mod socket;
 mod status;
 mod switch;
 mod switch_inside;
+mod tenant_exec;
 mod tenant_switch;
 mod test;
 mod topology;
@@ -72,7 +74,10 @@ pub(crate) enum Command {
     Vmm(vmm::Args),
     #[command(hide = true)]
     TenantSwitch(tenant_switch::Args),
+    #[command(hide = true)]
+    TenantExec(tenant_exec::Args),
     Topology(topology::Args),
+    Exec(exec::Args),
     #[command(hide = true)]
     Wires(wires::Args),
     Agent(agent::Args),
@@ -111,7 +116,9 @@ impl Command {
             Self::SwitchInside(a) => a.run(),
             Self::Vmm(a) => a.run(),
             Self::TenantSwitch(a) => a.run(),
+            Self::TenantExec(a) => a.run(),
             Self::Topology(a) => a.run(),
+            Self::Exec(a) => a.run(),
             Self::Wires(a) => a.run(),
             Self::Agent(a) => a.run(),
             Self::Audit(a) => a.run(),

@@ -1,7 +1,9 @@
 //! Tenant switches: stock Open vSwitches in compartments behind the NIC switch, with tenants' VMs, an
 //! uplink and the network outside in network namespaces.
 
+mod exec;
 mod levels;
+mod sandbox;
 mod scene;
 
 use p4shield_testbed::wait_until;

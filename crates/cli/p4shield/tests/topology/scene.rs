@@ -77,7 +77,7 @@ impl Scene {
     }
 
     fn config(&self) -> PathBuf {
-        self.folder.path().join("p4shield.toml")
+        self.path("p4shield.toml")
     }
 
     /// The command `p4shield topology` with these words.
@@ -85,6 +85,18 @@ impl Scene {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_p4shield"));
         command.args(["topology", action, "--config"]).arg(self.config()).arg("--json");
         command
+    }
+
+    /// The command `p4shield exec` for a tenant; the command inside is missing.
+    pub(crate) fn exec(&self, tenant: &str) -> Command {
+        let mut command = self.host.command(env!("CARGO_BIN_EXE_p4shield"));
+        command.args(["exec", tenant, "--config"]).arg(self.config()).arg("--");
+        command
+    }
+
+    /// Returns a path in the scene's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Runs `p4shield topology`, which succeeds. Returns what it prints.
@@ -101,9 +113,14 @@ impl Scene {
         ports.iter().find(|p| p["interface"] == interface).unwrap().clone()
     }
 
+    /// Returns the user of a compartment.
+    pub(crate) const fn uid(&self, compartment: u32) -> u32 {
+        self.first_uid + 0x8000 + compartment
+    }
+
     /// Returns the processes of the compartments' users, each with its program.
     pub(crate) fn processes(&self, compartment: u32) -> Vec<(i32, String)> {
-        let uid = (self.first_uid + 0x8000 + compartment).to_string();
+        let uid = self.uid(compartment).to_string();
         let listed = Command::new("ps").args(["-o", "pid=,stat=,comm=", "--user", &uid]).output().unwrap();
         let text = String::from_utf8(listed.stdout).unwrap();
         let process = |line: &str| {

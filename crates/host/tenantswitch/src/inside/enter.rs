@@ -3,7 +3,7 @@
 //! host's network, and the other layers.
 
 use super::{InsideError, Options, seccomp};
-use p4shield_sandbox::{self as layers, During as _, NameInside, Root, Step, Writable};
+use p4shield_sandbox::{self as layers, During as _, NameInside, Root, SandboxError, Step, Writable};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -67,25 +67,33 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     let scratch = 4 << 20;
     layers::own_root(&Root { visible: VISIBLE, devices: DEVICES, writable: &writable, scratch })?;
     limit(&options.limits)?;
-    layers::allow_only(VISIBLE, WRITABLE)?;
-    layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
-    seccomp::apply()?;
+    restrict()?;
     Ok(orders)
 }
 
+/// Takes away what no process of a compartment may, in namespaces and root of its own.
+pub(super) fn restrict() -> Result<(), SandboxError> {
+    layers::allow_only(VISIBLE, WRITABLE)?;
+    layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
+    seccomp::apply()
+}
+
 /// Runs on this core; on any if the machine lacks it, as after a change of its processors.
-fn use_core(core: u32) {
+pub(super) fn use_core(core: u32) {
     let mut cores = CpuSet::new();
     cores.set(core as usize);
     let _ = sched_setaffinity(None, &cores);
 }
 
-fn limit(limits: &Limits) -> Result<(), InsideError> {
+/// Sets its resource limits.
+pub(super) fn limit(limits: &Limits) -> Result<(), SandboxError> {
     let all = [
         (Resource::Fsize, limits.file),
         (Resource::Nofile, limits.descriptors),
         (Resource::Nproc, limits.processes),
         (Resource::Core, 0),
+        (Resource::Nice, 0),
+        (Resource::Rtprio, 0),
         (Resource::Msgqueue, 0),
         (Resource::Sigpending, 256),
     ];

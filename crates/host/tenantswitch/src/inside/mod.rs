@@ -3,6 +3,7 @@
 
 mod daemons;
 mod enter;
+mod join;
 mod ovs;
 mod seccomp;
 
@@ -14,6 +15,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 pub use enter::{Limits, Paths};
+pub use join::{CommandError, Errand, run_command};
 
 /// Longest time for the host to send an order once it has connected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,6 +58,9 @@ pub enum InsideError {
 /// [`InsideError`]; otherwise it does not return.
 pub fn run(options: &Options) -> Result<std::convert::Infallible, InsideError> {
     let orders = enter::enter(options)?;
+    // An operator's commands may leave processes behind.
+    let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
+    reaper.map_err(|e| InsideError::Switch(format!("cannot start a thread: {e}")))?;
     let daemons = Daemons::start().map_err(InsideError::Switch)?;
     // From now on the host's connection succeeds.
     rustix::net::listen(&orders, 8).map_err(|e| InsideError::Orders(e.into()))?;

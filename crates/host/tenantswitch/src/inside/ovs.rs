@@ -152,8 +152,8 @@ fn ours() -> Result<String, String> {
     run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name", "find", "interface", OURS]))
 }
 
-/// A program of Open vSwitch.
-fn tool(program: &str) -> Command {
+/// A program of Open vSwitch, or another one inside, without input.
+pub(super) fn tool(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", PATH).current_dir("/").stdin(Stdio::null());
     for (variable, folder) in

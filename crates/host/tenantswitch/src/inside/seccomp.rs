@@ -5,6 +5,7 @@
 use p4shield_sandbox::{SandboxError, Step};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -70,6 +71,14 @@ const TUNSETPERSIST: u64 = 0x4004_54cb;
 /// The families of sockets that Open vSwitch uses. Each other one is a module of the kernel.
 const FAMILIES: [i32; 5] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
 
+/// The protocols of netlink that Open vSwitch and `ip` use. Behind others are packet filters and IPsec,
+/// which `CAP_NET_ADMIN` opens to the compartment and which it never needs.
+const NETLINK: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_GENERIC];
+
+/// Numbers from here on are calls of x86-64's x32 interface, where a kernel has it (`__X32_SYSCALL_BIT`).
+/// They lead to the same calls past the list.
+const X32: u32 = 0x4000_0000;
+
 /// Denies the calls to this process and to all that it starts: they fail with `EPERM`, and `clone3`, whose
 /// flags no filter sees, with `ENOSYS`, after which libraries use `clone`.
 pub(super) fn apply() -> Result<(), SandboxError> {
@@ -87,7 +96,20 @@ pub(super) fn apply() -> Result<(), SandboxError> {
         })?;
         seccompiler::apply_filter(&program).map_err(|e| failed(&e))?;
     }
-    Ok(())
+    seccompiler::apply_filter(&without_x32()).map_err(|e| failed(&e))
+}
+
+/// Returns a filter that denies all calls of x32.
+fn without_x32() -> BpfProgram {
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let answer = |answer| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, answer);
+    vec![
+        // The number is the first member of `struct seccomp_data`.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -119,15 +141,22 @@ fn denied() -> Result<Rules, seccompiler::BackendError> {
         })
         .collect();
     rules.insert(libc::SYS_clone, namespaces?);
-    let others: Result<Vec<_>, _> = FAMILIES
-        .iter()
-        .map(|family| {
-            let family = u64::from(family.unsigned_abs());
-            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
-        })
-        .collect();
-    let others = vec![SeccompRule::new(others?)?];
-    rules.insert(libc::SYS_socketpair, others.clone());
-    rules.insert(libc::SYS_socket, others);
+    let [family, protocol] = [0, 2];
+    let other = SeccompRule::new(none_of(family, &FAMILIES)?)?;
+    let mut of_netlink = none_of(protocol, &NETLINK)?;
+    let netlink = u64::from(libc::AF_NETLINK.unsigned_abs());
+    of_netlink.push(SeccompCondition::new(family, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, netlink)?);
+    let sockets = vec![other, SeccompRule::new(of_netlink)?];
+    rules.insert(libc::SYS_socketpair, sockets.clone());
+    rules.insert(libc::SYS_socket, sockets);
     Ok(rules)
+}
+
+/// Returns conditions that hold together if an argument is none of these numbers.
+fn none_of(argument: u8, numbers: &[i32]) -> Result<Vec<SeccompCondition>, seccompiler::BackendError> {
+    let is_not = |number: &i32| {
+        let number = u64::from(number.unsigned_abs());
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, number)
+    };
+    numbers.iter().map(is_not).collect()
 }

@@ -71,6 +71,11 @@ impl Source {
     }
 }
 
+/// Returns the host that a configuration file is for.
+pub(crate) fn host(config: PathBuf) -> anyhow::Result<Host> {
+    Ok(Source { config, json: false }.read()?.host)
+}
+
 impl Planned {
     /// Plans what the configuration says, with the numbers of what was applied.
     fn plan(&self) -> anyhow::Result<Plan> {

@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// P4SHIELD_LOG_FORMAT sets the format, unless `json` does.
 pub fn logging(verbose: u8, json: bool) {
     let level = match verbose {
-        0 => "warn,p4shield_daemon=info,p4shield_agent=info",
+        0 => "warn,p4shield_daemon=info,p4shield_tenantswitch=info,p4shield_agent=info",
         1 => "debug",
         _ => "trace",
     };

@@ -94,9 +94,20 @@ impl Cgroup {
         fs::write(group.path.join("pids.max"), limits.processes.to_string())?;
         Ok(group)
     }
+
+    /// Removes the leaf of a compartment, if it has one and no process.
+    pub fn remove(&self, name: &str) {
+        let _ = fs::remove_dir(self.root.join(name));
+    }
 }
 
 impl Group {
+    /// Returns its folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Moves a process into the group. Its future children join it.
     ///
     /// # Errors

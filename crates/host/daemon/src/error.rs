@@ -26,6 +26,9 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+    /// The thread that keeps the tenants' own switches running cannot be started.
+    #[error("cannot start the thread that keeps the tenants' switches running")]
+    TenantSwitches(#[source] std::io::Error),
     /// The thread that logs problems cannot be started.
     #[error("cannot start the thread that logs problems")]
     Watcher(#[source] std::io::Error),

@@ -17,6 +17,8 @@
 //! | programs that commands loaded, bundles | `programs` |
 //! | wires | `wires` |
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
+//! | the tenants' own switches | `tenant_switches` |
+//! | which users P4 VMs and these switches have | `users` |
 //! | the operator's socket and those of tenants | `api` |
 //! | what `p4shield status` shows, what is wrong, and log lines about that | `status` |
 //! | metrics | `metrics` |
@@ -41,6 +43,8 @@ mod rotation;
 pub mod status;
 mod supervisor;
 mod switches;
+mod tenant_switches;
+mod users;
 mod wires;
 
 pub use p4shield_config as config;
@@ -50,7 +54,7 @@ pub use attachment::{
 };
 pub use error::DaemonError;
 pub use inspect::fuzz as fuzz_program_state;
-pub use lifecycle::daemon::{Daemon, first_user, run};
+pub use lifecycle::daemon::{Daemon, run};
 pub use lifecycle::preflight::preflight;
 pub use lifecycle::reload_report::ReloadReport;
 pub use programs::{ObjectRecord, ProgramAction, ProgramRecord, ProgramSource};
@@ -58,4 +62,5 @@ pub use rotation::{KeyOrder, KeyRotation};
 pub use status::problem::{Problem, ProblemKind};
 pub use status::totals::Totals;
 pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
+pub use tenant_switches::host as tenant_switches_host;
 pub use wires::serve_wires;

@@ -1,12 +1,12 @@
 //! From what is there to what a plan says.
 
-use crate::compartment::{Place, namespace, stop};
-use crate::order::Order;
+use crate::compartment::{Place, cgroup_name, namespace, stop};
 use crate::state::State;
 use crate::{TopologyError, host_ports, pairs, processes};
-use p4shield_nicswitch::{NicSwitch, PortCounters, Reason, Xdp};
-use p4shield_text::chain;
-use p4shield_topology::{Compartment, Numbers, Plan, Port};
+use p4shield_compartment::Cgroup;
+use p4shield_config::{Config, Topology};
+use p4shield_nicswitch::{NicSwitch as _, Xdp};
+use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,10 +14,12 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Users that compartments have at most: VLANs number the tenants.
 const USERS: u32 = 4096;
+/// The first of them, counted from the first user of P4 VMs.
+const BEHIND_P4_VMS: u32 = 0x8000;
 /// Compartments that are started at a time.
 const AT_A_TIME: usize = 4;
 
@@ -25,9 +27,10 @@ const AT_A_TIME: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(crate) binary: PathBuf,
-    users: Range<u32>,
+    pub(crate) users: Range<u32>,
     run: PathBuf,
     state: State,
+    cgroups: Option<Arc<Cgroup>>,
 }
 
 /// The changes of an apply.
@@ -45,82 +48,36 @@ pub struct Applied {
     pub absent: Vec<String>,
 }
 
-/// How the switches are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Status {
-    /// The plan that was applied.
-    pub plan: Plan,
-    /// Its switches, in the plan's order.
-    pub switches: Vec<SwitchStatus>,
-    /// The ports of the NIC switch, in the plan's order.
-    pub ports: Vec<PortStatus>,
-}
-
-/// How a port of the NIC switch is. Counters are since the port was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PortStatus {
-    /// Its interface.
-    pub interface: String,
-    /// The tenant whose packets it carries; `None`: those of several, or of the outside.
-    pub tenant: Option<String>,
-    /// False if its interface does not exist or is not the NIC switch's.
-    pub serves: bool,
-    /// Packets that came from it.
-    pub received_packets: u64,
-    /// Their bytes, with Ethernet header.
-    pub received_bytes: u64,
-    /// Packets that went to it.
-    pub delivered_packets: u64,
-    /// Their bytes, with Ethernet header.
-    pub delivered_bytes: u64,
-    /// Packets from it that were dropped, by reason; reasons without a packet are left out.
-    pub dropped: BTreeMap<&'static str, u64>,
-}
-
-impl PortStatus {
-    fn of(port: &Port, counters: Option<&PortCounters>) -> Self {
-        let Port { interface, tenant, .. } = port.clone();
-        let serves = counters.is_some();
-        let counters = counters.cloned().unwrap_or_default();
-        let dropped = Reason::ALL.map(|reason| (reason.name(), counters.dropped(reason)));
-        let dropped = dropped.into_iter().filter(|(_, n)| *n > 0).collect();
-        let PortCounters { received_packets, received_bytes, delivered_packets, delivered_bytes, .. } =
-            counters;
+impl Host {
+    /// Describes this host. `binary` is the product's, which starts compartments; `first_user` is that of P4
+    /// VMs, which compartments' users are behind; the table has the folders.
+    #[must_use]
+    pub fn new(binary: PathBuf, first_user: u32, topology: &Topology) -> Self {
+        let first = first_user.saturating_add(BEHIND_P4_VMS);
         Self {
-            interface,
-            tenant,
-            serves,
-            received_packets,
-            received_bytes,
-            delivered_packets,
-            delivered_bytes,
-            dropped,
+            binary,
+            users: first..first.saturating_add(USERS),
+            run: topology.run.join("switches"),
+            state: State(topology.state.clone()),
+            cgroups: None,
         }
     }
-}
 
-/// How a switch is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SwitchStatus {
-    /// The compartment's name.
-    pub name: String,
-    /// The problem; `None`: it works.
-    pub problem: Option<String>,
-    /// Processes that it has.
-    pub processes: usize,
-    /// How often one of its programs ended and was started again.
-    pub restarts: u64,
-    /// The folder of Open vSwitch's sockets.
-    pub sockets: PathBuf,
-}
-
-impl Host {
-    /// Describes this host. `binary` is the product's, which starts compartments; their users are those from
-    /// `first_user` on; `run` and `state` are the folders of the configuration.
+    /// Gives compartments that start from now on cgroups, which limit their memory.
     #[must_use]
-    pub fn new(binary: PathBuf, first_user: u32, run: &Path, state: &Path) -> Self {
-        let users = first_user..first_user.saturating_add(USERS);
-        Self { binary, users, run: run.join("switches"), state: State(state.to_owned()) }
+    pub fn in_cgroups(self, cgroups: Option<Arc<Cgroup>>) -> Self {
+        Self { cgroups, ..self }
+    }
+
+    /// Plans what a configuration says, with the numbers of what was applied.
+    ///
+    /// # Errors
+    /// It has no plan on this host.
+    pub fn plan(&self, config: &Config) -> Result<Plan, TopologyError> {
+        let cores = std::thread::available_parallelism()
+            .map_err(|e| TopologyError::Process("count the processor cores", e))?;
+        let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
+        Ok(p4shield_topology::plan(config, &self.numbers()?, cores)?)
     }
 
     /// Returns the plan that was applied last.
@@ -132,10 +89,7 @@ impl Host {
     }
 
     /// Returns the numbers that the plan of last time gave.
-    ///
-    /// # Errors
-    /// Its file is unreadable.
-    pub fn numbers(&self) -> Result<Numbers, TopologyError> {
+    fn numbers(&self) -> Result<Numbers, TopologyError> {
         Ok(self.applied()?.map(|plan| plan.numbers()).unwrap_or_default())
     }
 
@@ -154,6 +108,25 @@ impl Host {
         // Also after an error: the other tenants' ports are as planned then.
         let finished = self.take_over(plan, previous.as_ref(), &mut done);
         failed.map_or(finished, Err).map(|()| done)
+    }
+
+    /// Has one switch of the applied plan run again, with its ports. Returns false if the plan has none of
+    /// this name. Other tenants' switches are not touched.
+    ///
+    /// # Errors
+    /// As of [`Self::apply`].
+    pub fn restore(&self, name: &str) -> Result<bool, TopologyError> {
+        self.can_apply()?;
+        let _lock = self.state.lock()?;
+        let Some(plan) = self.state.read()? else { return Ok(false) };
+        let Some(planned) = plan.compartments.iter().find(|c| c.name == name) else { return Ok(false) };
+        let user = self.user_of(planned);
+        let found = processes::of_users(&(user..user + 1))?.remove(&user).unwrap_or_default();
+        self.ensure(&plan, planned, &found, &Mutex::default())?;
+        self.nic_switch()?.apply(&plan.ports())?;
+        pairs::open_outer(planned)?;
+        self.place(planned).announce()?;
+        Ok(true)
     }
 
     /// Has all compartments run. Returns the first error beside what was done.
@@ -195,7 +168,7 @@ impl Host {
     }
 
     /// Returns the NIC switch, whose parts in the kernel have a folder of this topology's own.
-    fn nic_switch(&self) -> Result<Xdp, TopologyError> {
+    pub(crate) fn nic_switch(&self) -> Result<Xdp, TopologyError> {
         Ok(Xdp::open(format!("{}-{}", Xdp::FOLDER, self.users.start))?)
     }
 
@@ -213,33 +186,6 @@ impl Host {
         Ok(removed)
     }
 
-    /// Returns how the switches of the applied plan are; `None`: none was applied.
-    ///
-    /// # Errors
-    /// The state or `/proc` cannot be read.
-    pub fn status(&self) -> Result<Option<Status>, TopologyError> {
-        let Some(plan) = self.applied()? else { return Ok(None) };
-        let found = processes::of_users(&self.users)?;
-        let switches = plan.compartments.iter().map(|planned| {
-            let place = self.place(planned);
-            let processes = found.get(&place.uid).map_or(0, |p| p.all.len());
-            let (problem, restarts) = match place.order(&Order::Report) {
-                Ok(answer) => {
-                    (answer.error.map(|e| p4shield_text::printable(&e).to_string()), answer.restarts)
-                }
-                Err(_) if processes == 0 => (Some("it does not run; apply the topology again".into()), 0),
-                Err(e) => (Some(format!("it does not answer: {}", chain(&e))), 0),
-            };
-            let sockets = place.switch_folder();
-            SwitchStatus { name: planned.name.clone(), problem, processes, restarts, sockets }
-        });
-        let switches = switches.collect();
-        let counters = self.nic_switch()?.counters()?;
-        let of = |port: &Port| counters.iter().find(|c| c.interface == port.interface);
-        let ports = plan.ports().iter().map(|port| PortStatus::of(port, of(port))).collect();
-        Ok(Some(Status { plan, switches, ports }))
-    }
-
     fn can_apply(&self) -> Result<(), TopologyError> {
         if !rustix::process::geteuid().is_root() {
             return Err(TopologyError::NotRoot);
@@ -255,9 +201,10 @@ impl Host {
         self.users.start + u32::from(compartment.number)
     }
 
-    fn place<'p>(&self, planned: &'p Compartment) -> Place<'p> {
+    pub(crate) fn place<'p>(&'p self, planned: &'p Compartment) -> Place<'p> {
         let (run, state) = (self.run.join(&planned.name), self.state.databases().join(&planned.name));
-        Place { planned, uid: self.user_of(planned), run, state }
+        let cgroups = self.cgroups.as_deref();
+        Place { planned, uid: self.user_of(planned), run, state, cgroups }
     }
 
     /// Has a compartment run with its interfaces, ports and rules.
@@ -300,6 +247,9 @@ impl Host {
         let mut removed = BTreeSet::new();
         for folder in [&self.run, &self.state.databases()] {
             for name in names_in(folder)?.into_iter().filter(|name| !planned.contains_key(&**name)) {
+                if let Some(cgroups) = &self.cgroups {
+                    cgroups.remove(&cgroup_name(&name));
+                }
                 let path = folder.join(&name);
                 fs::remove_dir_all(&path).map_err(TopologyError::file("remove", path))?;
                 removed.insert(name);

@@ -1,15 +1,18 @@
 //! A switch compartment, from the host's side: its start, its orders, its end.
 
 use crate::TopologyError;
+use crate::inside::Limits;
 use crate::order::{Answer, MAX_ANSWER, Order, PortSettings, Settings};
 use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
+use p4shield_compartment::{Cgroup, Group};
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Plan, SwitchPort};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
@@ -23,6 +26,8 @@ const VERSION: u32 = 3;
 const START: Duration = Duration::from_secs(60);
 /// Longest time for an order.
 const ORDER: Patience = Patience { time: Duration::from_secs(60), bytes: MAX_ANSWER };
+/// Longest time for a report.
+const REPORT: Patience = Patience { time: Duration::from_secs(5), bytes: MAX_ANSWER };
 /// Longest time for a compartment to accept a connection.
 const ACCEPT: Duration = Duration::from_secs(2);
 /// Bytes of the log's end that an error shows.
@@ -39,6 +44,8 @@ pub(crate) struct Place<'a> {
     pub(crate) run: PathBuf,
     /// Its folder for the database, which its user owns.
     pub(crate) state: PathBuf,
+    /// Where it gets a cgroup; `None`: it has that of the process that starts it.
+    pub(crate) cgroups: Option<&'a Cgroup>,
 }
 
 /// How a compartment was started.
@@ -64,6 +71,8 @@ impl Place<'_> {
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
             && self.order(&Order::Report).is_ok_and(|answer| answer.error.is_none())
         {
+            // Its cgroup lost its limits if a daemon ended meanwhile. One that it is not in goes again.
+            self.cgroups.map(|cgroups| self.group(cgroups)).transpose()?;
             return Ok((first, false));
         }
         processes::kill(&(self.uid..self.uid + 1))?;
@@ -105,9 +114,21 @@ impl Place<'_> {
         command.args(["--uid", &self.uid.to_string(), "--core", &self.planned.core.to_string()]);
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
         command.args(self.is_on_host().then_some("--on-host"));
+        // It is removed if the compartment does not start in it.
+        let group = self.cgroups.map(|cgroups| self.group(cgroups)).transpose()?;
+        command.args(group.iter().flat_map(|group| [OsStr::new("--cgroup"), group.path().as_os_str()]));
         command.env_clear().stdin(socket).stdout(Stdio::null()).stderr(log);
         let status = command.status().map_err(|e| TopologyError::Process("start a switch compartment", e))?;
         if status.success() { Ok(()) } else { Err(self.failed(&self.last_words())) }
+    }
+
+    /// Makes its cgroup.
+    fn group(&self, cgroups: &Cgroup) -> Result<Group, TopologyError> {
+        let processes = u32::try_from(Limits::default().processes).unwrap_or(u32::MAX);
+        let limits =
+            p4shield_compartment::Limits { memory: self.planned.memory, cpu_percent: None, processes };
+        let group = cgroups.group(&cgroup_name(&self.planned.name), &limits);
+        group.map_err(|e| TopologyError::Process("make a cgroup for a switch compartment", e))
     }
 
     /// Waits until the compartment takes orders.
@@ -158,11 +179,16 @@ impl Place<'_> {
         answer.error.map_or(Ok(()), |why| Err(self.failed(&p4shield_text::printable(&why))))
     }
 
-    /// Sends an order.
+    /// Asks how the switch is, for people who wait for it.
     ///
     /// # Errors
     /// There is no answer.
-    pub(crate) fn order(&self, order: &Order) -> Result<Answer, AskError> {
+    pub(crate) fn report(&self) -> Result<Answer, AskError> {
+        Client::connect_within(&control(&self.run), ACCEPT)?.ask(&Order::Report, REPORT)
+    }
+
+    /// Sends an order.
+    fn order(&self, order: &Order) -> Result<Answer, AskError> {
         Client::connect_within(&control(&self.run), ACCEPT)?.ask(order, ORDER)
     }
 
@@ -178,6 +204,11 @@ impl Place<'_> {
         let words = p4shield_text::printable(text.trim());
         if words.is_empty() { "it ended without a message".to_owned() } else { format!("it ended: {words}") }
     }
+}
+
+/// Returns the name of a compartment's cgroup, which no P4 VM's begins with.
+pub(crate) fn cgroup_name(compartment: &str) -> String {
+    format!("switch-{compartment}")
 }
 
 /// Ends a switch on the host whose compartment has this folder, if it answers.

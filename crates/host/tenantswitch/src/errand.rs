@@ -5,7 +5,7 @@ use crate::{TopologyError, processes};
 use p4shield_compartment::cgroup_of;
 use p4shield_sandbox::{SandboxError, spawn_among};
 use p4shield_topology::{Compartment, Plan};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use std::ffi::OsString;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -77,14 +77,7 @@ impl Host {
 
     /// Returns process 1 of a compartment, and a descriptor of it.
     fn first_process(&self, user: u32) -> Result<Option<(Pid, OwnedFd)>, TopologyError> {
-        let find = || {
-            let found = processes::of_users(&(user..user + 1))?;
-            Ok::<_, TopologyError>(found.get(&user).and_then(|processes| processes.first))
-        };
-        let Some(pid) = find()? else { return Ok(None) };
-        let Ok(first) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(None) };
-        // The number may have become another process's before it was opened.
-        Ok((find()? == Some(pid)).then_some((pid, first)))
+        Ok(processes::first_of_users(&(user..user + 1))?.remove(&user))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use p4shield_links::LinkError;
 use p4shield_nicswitch::NicError;
+use p4shield_topology::PlanError;
 use std::io;
 use std::path::PathBuf;
 
@@ -22,6 +23,9 @@ pub enum TopologyError {
         /// The last one.
         last: u32,
     },
+    /// The configuration has no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A file or folder cannot be used.
     #[error("cannot {operation} {path}")]
     File {

@@ -8,6 +8,8 @@
 //! | the host's interfaces that are ports at the baseline | `host_ports` |
 //! | the interfaces that connect compartments with the NIC switch | `pairs` |
 //! | what was applied before | `state` |
+//! | how the switches are | `status`, `usage` |
+//! | a thread that starts switches again which have ended | `keeper` |
 //! | a compartment's first process | `inside` |
 //! | what the host asks of it | `order` |
 //! | an operator's command in a compartment | `errand` |
@@ -24,12 +26,17 @@ mod errand;
 mod error;
 mod host_ports;
 mod inside;
+mod keeper;
 mod order;
 mod pairs;
 mod processes;
 mod state;
+mod status;
+mod usage;
 
-pub use apply::{Applied, Host, PortStatus, Status, SwitchStatus};
+pub use apply::{Applied, Host};
 pub use errand::ErrandError;
 pub use error::TopologyError;
 pub use inside::{CommandError, Errand, InsideError, Limits, Options, Paths, run, run_command};
+pub use keeper::{Keeper, Kept};
+pub use status::{PortStatus, Status, SwitchStatus};

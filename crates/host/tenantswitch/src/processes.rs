@@ -5,6 +5,7 @@ use crate::TopologyError;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Longest time for the kernel to end processes.
@@ -43,6 +44,22 @@ pub(crate) fn of_users(users: &Range<u32>) -> Result<BTreeMap<u32, Processes>, T
         }
     }
     Ok(found)
+}
+
+/// Returns process 1 of the compartment of each of these users, and a descriptor of it.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(crate) fn first_of_users(users: &Range<u32>) -> Result<BTreeMap<u32, (Pid, OwnedFd)>, TopologyError> {
+    let open = |(user, found): (u32, Processes)| {
+        let pid = found.first?;
+        Some((user, (pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)))
+    };
+    let mut opened: BTreeMap<_, _> = of_users(users)?.into_iter().filter_map(open).collect();
+    // A number may have become another process's before it was opened.
+    let again = of_users(users)?;
+    opened.retain(|user, (pid, _)| again.get(user).is_some_and(|found| found.first == Some(*pid)));
+    Ok(opened)
 }
 
 /// A process, by its `/proc/PID/status`.

@@ -5,6 +5,7 @@ use p4shield_daemon::status::{DirectionStatus, HandshakeStatus, IngressRule, Key
 use p4shield_daemon::{ProgramSource, SwitchStatus, api};
 
 use super::socket::Socket;
+use super::topology::show_switches;
 use super::{history, key};
 
 /// Show the status of the daemon and its P4 VMs
@@ -83,6 +84,10 @@ fn show(s: &Status) {
     }
     for switch in &s.switches {
         show_switch(switch);
+    }
+    if let Some(topology) = &s.topology {
+        output::line("\ntenants' switches:");
+        show_switches(&topology.level, &topology.switches);
     }
     for advice in &s.advice {
         output::line(format_args!("\n! {advice}"));

@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// Leave it in the host's network
     #[arg(long)]
     on_host: bool,
+    /// Folder of its cgroup
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
     /// Folder of Open vSwitch's sockets
     #[arg(long)]
     run: PathBuf,
@@ -29,8 +32,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, on_host, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, cgroup, run: sockets, state } = self;
         let paths = Paths { run: sockets, state };
-        match run(&Options { name, uid, core, on_host, paths, limits: Limits::default() })? {}
+        match run(&Options { name, uid, core, on_host, cgroup, paths, limits: Limits::default() })? {}
     }
 }

@@ -1,10 +1,12 @@
 //! Tenant switches: stock Open vSwitches in compartments behind the NIC switch, with tenants' VMs, an
 //! uplink and the network outside in network namespaces.
 
+mod daemon;
 mod exec;
 mod levels;
 mod sandbox;
 mod scene;
+mod usage;
 
 use p4shield_testbed::wait_until;
 use rustix::process::{Pid, Signal, kill_process};

@@ -58,7 +58,8 @@ impl Scene {
     pub(crate) fn configure(&self, level: &str, tenants: &[&str]) {
         let folder = self.folder.path().display();
         let mut text = format!(
-            "level = \"{level}\"\n[daemon]\nfirst_uid = {}\n[topology]\nuplink = \"up0\"\n\
+            "level = \"{level}\"\n[daemon]\nfirst_uid = {}\nsocket = \"{folder}/daemon/socket\"\n\
+             attach_socket = \"{folder}/daemon/attach\"\n[topology]\nuplink = \"up0\"\n\
              gateway_mac = \"{ROUTER}\"\nrun = \"{folder}/run\"\nstate = \"{folder}/state\"\n",
             self.first_uid
         );
@@ -76,8 +77,13 @@ impl Scene {
         std::fs::write(self.config(), text).unwrap();
     }
 
-    fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.path("p4shield.toml")
+    }
+
+    /// Returns the socket of a daemon.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("daemon/socket")
     }
 
     /// The command `p4shield topology` with these words.

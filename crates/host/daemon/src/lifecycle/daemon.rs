@@ -14,9 +14,11 @@ use crate::status::Status;
 use crate::status::losses::RecentLosses;
 use crate::status::watch::{WatchedProblems, Watcher};
 use crate::switches::SwitchAttachment;
+use crate::tenant_switches::TenantSwitches;
+use crate::users::first_user;
 use crate::wires::WireAttachment;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::{Cgroup, first_of};
+use p4shield_compartment::Cgroup;
 use p4shield_socket::open_trusted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,15 +28,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// First user ID for P4 VMs, far from the ranges that distributions and container engines assign.
-const FIRST_UID: u32 = 0x7000_0000;
-
-/// Returns the first user of P4 VMs: that of the configuration, or the one that the daemon chooses.
-#[must_use]
-pub fn first_user(config: &Config) -> u32 {
-    config.daemon.first_uid.unwrap_or_else(|| first_of(FIRST_UID, 65536))
-}
 
 /// A running daemon with its supervisors and sockets. Stops them when dropped.
 pub struct Daemon {
@@ -159,8 +152,11 @@ impl Daemon {
         }));
         let metrics = running.config.daemon.metrics;
         let watched = Arc::new(WatchedProblems::new());
+        let tenant_switches = TenantSwitches::new(binary.to_owned(), starter.cgroup.clone());
+        tenant_switches.update(&running.config).map_err(DaemonError::TenantSwitches)?;
         let state = Arc::new(DaemonState {
             running: RwLock::new(running.clone()),
+            tenant_switches,
             cgroup: cgroup_status,
             attachment,
             starter,

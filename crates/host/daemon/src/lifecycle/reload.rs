@@ -77,6 +77,7 @@ impl DaemonState {
         reload.apply()?;
         let config = self.running().config;
         self.tenant_sockets().update(&config, |tenant, socket| api::serve_tenant(tenant, socket, self));
+        self.tenant_switches.update(&config).map_err(|e| format!("the tenants' switches: {e}"))?;
         self.serve_metrics()?;
         Ok(report)
     }
@@ -110,6 +111,7 @@ impl DaemonState {
             let keys = fixed.join("\n  ");
             return Err(format!("nothing was changed; restart the daemon to change\n  {keys}"));
         }
+        self.tenant_switches.check(&config).map_err(|e| format!("nothing was changed; {e}"))?;
         let changes = before.config.changes(&config).iter().map(ToString::to_string).collect();
         let problems = problem::lines(&self.attachment.preview(&config));
         Ok((config, ReloadReport { changes, problems, ..ReloadReport::default() }))

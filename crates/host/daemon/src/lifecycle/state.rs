@@ -13,6 +13,7 @@ use crate::programs::{self, ObjectRecord, ProgramAction, ProgramKey, ProgramReco
 use crate::status::losses::RecentLosses;
 use crate::status::watch::WatchedProblems;
 use crate::supervisor::{Loaded, NO_PROGRAM, Supervisor, SupervisorConfig};
+use crate::tenant_switches::TenantSwitches;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Cgroup, FALLBACK_UID, P4VmCommand, Processes};
@@ -111,6 +112,8 @@ pub(crate) struct DaemonState {
     pub(crate) doorbells: Arc<Mutex<Vec<Arc<Doorbell>>>>,
     /// The server of metrics.
     pub(crate) http: Mutex<Option<Server>>,
+    /// The tenants' own switches.
+    pub(crate) tenant_switches: TenantSwitches,
     /// The sockets of tenants.
     pub(crate) tenant_sockets: Mutex<TenantSockets>,
     /// Held during a reload: one at a time.

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod dashboard;
+mod topology;
 
 use crate::error::DaemonError;
 use crate::lifecycle::state::DaemonState;
@@ -44,7 +45,7 @@ pub(crate) fn of(state: &DaemonState) -> String {
 fn families(status: &Status) -> Vec<Family> {
     let mut build = gauge("build_info", "Version of the daemon, always 1");
     build.set(vec![("version", status.version.clone())], 1);
-    let parts = [tenants, problems, packets, information, wires, switches];
+    let parts = [tenants, problems, packets, information, wires, switches, topology::families];
     std::iter::once(build).chain(parts.into_iter().flat_map(|part| part(status))).collect()
 }
 

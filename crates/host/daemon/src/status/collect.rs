@@ -34,6 +34,8 @@ impl DaemonState {
         let mut problems = problems::of_tenants(&running.config, &tenants);
         problems.extend(problems::of_wires(&running.config, &wires));
         problems.extend(switches.problems);
+        let (topology, of_topology) = self.tenant_switches.status(&running.config);
+        problems.extend(of_topology);
         problems.extend(self.tenant_sockets().problems());
         self.losses.retain(Instant::now(), &mut problems);
         self.watched.stamp(&mut problems);
@@ -51,6 +53,7 @@ impl DaemonState {
             switches: switches.connected,
             unowned: Unowned { passed, dropped, spoofed, refused },
             absent_ports: switches.absent,
+            topology,
             advice: lines(&problems),
             problems,
         }

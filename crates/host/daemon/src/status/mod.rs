@@ -40,6 +40,9 @@ pub struct Status {
     /// Ports that the configuration names and no connected switch has.
     #[serde(default)]
     pub absent_ports: Vec<PortStatus>,
+    /// The tenants' own switches; `None`: there are none.
+    #[serde(default)]
+    pub topology: Option<TopologyStatus>,
     /// What is wrong; empty if there is nothing.
     #[serde(default)]
     pub problems: Vec<Problem>,
@@ -64,6 +67,19 @@ impl Status {
             ..Self::default()
         }
     }
+}
+
+/// The tenants' own switches (`[topology]`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyStatus {
+    /// The level that was applied last: `baseline`, `1` or `2`.
+    pub level: String,
+    /// Reason why the switches are not as the configuration says.
+    pub error: Option<String>,
+    /// The switches, in the plan's order, as the daemon saw them last.
+    pub switches: Vec<p4shield_tenantswitch::SwitchStatus>,
+    /// The ports of the NIC switch, in the plan's order.
+    pub ports: Vec<p4shield_tenantswitch::PortStatus>,
 }
 
 /// Packets that belong to no VM, or to a direction that the tenant skips (`no_program = "skip"`).

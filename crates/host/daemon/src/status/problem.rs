@@ -67,11 +67,15 @@ pub enum ProblemKind {
     PortUnconfigured,
     /// The socket of a tenant cannot be opened.
     TenantSocket,
+    /// The tenants' own switches are not as the configuration says.
+    TopologyFailed,
+    /// A tenant's own switch does not work.
+    SwitchDown,
 }
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::P4vmDown,
         Self::NoChannel,
         Self::CoreShared,
@@ -100,6 +104,8 @@ impl ProblemKind {
         Self::VmWithoutPort,
         Self::PortUnconfigured,
         Self::TenantSocket,
+        Self::TopologyFailed,
+        Self::SwitchDown,
     ];
 
     /// Returns the name in JSON, metrics and logs.
@@ -134,6 +140,8 @@ impl ProblemKind {
             Self::VmWithoutPort => "vm_without_port",
             Self::PortUnconfigured => "port_unconfigured",
             Self::TenantSocket => "tenant_socket",
+            Self::TopologyFailed => "topology_failed",
+            Self::SwitchDown => "switch_down",
         }
     }
 

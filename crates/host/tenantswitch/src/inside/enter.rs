@@ -7,7 +7,7 @@ use p4shield_sandbox::{self as layers, During as _, NameInside, Root, SandboxErr
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where Open vSwitch's sockets are inside.
 pub(super) const RUN: &str = "/run/openvswitch";
@@ -52,6 +52,7 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     layers::read_no_files();
     layers::close_all_but(&[0])?;
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(InsideError::Orders)?;
+    join_cgroup(options.cgroup.as_deref())?;
     use_core(options.core);
     layers::shed_root(options.uid)?;
     if !options.on_host {
@@ -76,6 +77,13 @@ pub(super) fn restrict() -> Result<(), SandboxError> {
     layers::allow_only(VISIBLE, WRITABLE)?;
     layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
     seccomp::apply()
+}
+
+/// Moves this process into a cgroup, which its children have, too.
+pub(super) fn join_cgroup(folder: Option<&Path>) -> Result<(), SandboxError> {
+    let Some(folder) = folder else { return Ok(()) };
+    let step = Step("enter the cgroup of its compartment", "mount cgroup v2 writable");
+    std::fs::write(folder.join("cgroup.procs"), "0").during(step)
 }
 
 /// Runs on this core; on any if the machine lacks it, as after a change of its processors.

@@ -3,7 +3,7 @@
 
 use super::enter::{self, Limits};
 use super::ovs;
-use p4shield_sandbox::{self as layers, During as _, SandboxError, Step};
+use p4shield_sandbox::{self as layers, SandboxError};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -62,10 +62,7 @@ impl CommandError {
 pub fn run_command(errand: &Errand) -> Result<Infallible, CommandError> {
     layers::close_all_but(&[0, 1])?;
     let terminal = std::env::var_os("TERM");
-    if let Some(cgroup) = &errand.cgroup {
-        let step = Step("enter the cgroup of its compartment", "mount cgroup v2 writable");
-        std::fs::write(cgroup.join("cgroup.procs"), "0").during(step)?;
-    }
+    enter::join_cgroup(errand.cgroup.as_deref())?;
     enter::use_core(errand.core);
     enter::limit(&errand.limits)?;
     layers::join_first_process()?;

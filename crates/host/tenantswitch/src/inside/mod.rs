@@ -12,6 +12,7 @@ use daemons::Daemons;
 use p4shield_sandbox::SandboxError;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use enter::{Limits, Paths};
@@ -31,6 +32,8 @@ pub struct Options {
     pub core: u32,
     /// True if it has the host's network and not one of its own: at the baseline.
     pub on_host: bool,
+    /// The folder of its cgroup; `None`: that of the process that starts it.
+    pub cgroup: Option<PathBuf>,
     /// Its folders.
     pub paths: Paths,
     /// Its limits.

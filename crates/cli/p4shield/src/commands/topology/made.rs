@@ -138,13 +138,7 @@ struct Shown<'f> {
 }
 
 fn show(found: &Found) {
-    output::line(format_args!("level {}", found.plan.level.name()));
-    for s in &found.switches {
-        let state = s.problem.as_deref().unwrap_or("works");
-        let sockets = s.sockets.display();
-        let restarts = if s.restarts == 0 { String::new() } else { format!(", {} restarts", s.restarts) };
-        output::line(format_args!("switch {}: {state}{restarts} ({sockets})", s.name));
-    }
+    show_switches(found.plan.level.name(), &found.switches);
     for p in &found.ports {
         let tenant = p.tenant.as_deref().unwrap_or("-");
         let PortStatus { interface, serves, received_packets, delivered_packets, dropped, .. } = p;
@@ -155,6 +149,17 @@ fn show(found: &Found) {
             "port {interface} ({tenant}): {received_packets} packets from it, {delivered_packets} to it, \
              dropped {drops}{state}"
         ));
+    }
+}
+
+/// Shows the tenants' switches.
+pub(crate) fn show_switches(level: &str, switches: &[SwitchStatus]) {
+    output::line(format_args!("level {level}"));
+    for s in switches {
+        let state = s.problem.as_deref().unwrap_or("works");
+        let sockets = s.sockets.display();
+        let restarts = if s.restarts == 0 { String::new() } else { format!(", {} restarts", s.restarts) };
+        output::line(format_args!("switch {}: {state}{restarts} ({sockets})", s.name));
     }
 }
 

@@ -1,21 +1,20 @@
 //! `p4shield topology`: the tenants' switches.
 
 mod made;
+mod usage;
 
-use std::num::NonZero;
 use std::path::PathBuf;
+
+pub(crate) use made::show_switches;
 
 use anyhow::Context;
 use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
-use p4shield_daemon::config::{Config, Topology};
-use p4shield_daemon::first_user;
-use p4shield_tenantswitch::Host;
-use p4shield_topology::{Plan, Port, plan};
+use p4shield_daemon::config::Config;
+use p4shield_daemon::tenant_switches_host;
+use p4shield_tenantswitch::{Host, TopologyError};
+use p4shield_topology::{Plan, Port};
 use serde::Serialize;
-
-/// The first user of switch compartments, counted from the first one of P4 VMs.
-const USERS: u32 = 0x8000;
 
 /// Divide the host's switch among tenants
 ///
@@ -37,6 +36,7 @@ enum Command {
     Apply(made::Apply),
     Diff(made::Diff),
     Status(made::Status),
+    Usage(usage::Usage),
     Delete(made::Delete),
 }
 
@@ -61,12 +61,8 @@ impl Source {
     fn read(&self) -> anyhow::Result<Planned> {
         let config = Config::load(&self.config).map_err(|e| Refused::because(&e))?;
         let missing = "the configuration has no table [topology]: write it with uplink and gateway_mac";
-        let Some(Topology { run, state, .. }) = &config.topology else {
-            return Err(Refused(missing.to_owned()).into());
-        };
-        let first = first_user(&config).saturating_add(USERS);
         let binary = std::env::current_exe().context("cannot find this program")?;
-        let host = Host::new(binary, first, run, state);
+        let host = tenant_switches_host(&config, &binary).ok_or_else(|| Refused(missing.to_owned()))?;
         Ok(Planned { config, host })
     }
 }
@@ -79,8 +75,10 @@ pub(crate) fn host(config: PathBuf) -> anyhow::Result<Host> {
 impl Planned {
     /// Plans what the configuration says, with the numbers of what was applied.
     fn plan(&self) -> anyhow::Result<Plan> {
-        let numbers = self.host.numbers()?;
-        Ok(plan(&self.config, &numbers, cores()?).map_err(|e| Refused::because(&e))?)
+        self.host.plan(&self.config).map_err(|e| match e {
+            TopologyError::Plan(e) => Refused::because(&e).into(),
+            e => e.into(),
+        })
     }
 }
 
@@ -122,6 +120,7 @@ impl Args {
             Command::Apply(a) => a.run(),
             Command::Diff(a) => a.run(),
             Command::Status(a) => a.run(),
+            Command::Usage(a) => a.run(),
             Command::Delete(a) => a.run(),
         }
     }
@@ -142,10 +141,4 @@ impl PlanArgs {
         }
         Ok(Exit::Done)
     }
-}
-
-/// Returns the number of this host's cores that programs may use.
-fn cores() -> anyhow::Result<u32> {
-    let cores = std::thread::available_parallelism().context("cannot count the cores")?;
-    Ok(u32::try_from(NonZero::get(cores)).unwrap_or(u32::MAX))
 }

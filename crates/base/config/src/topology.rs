@@ -306,7 +306,7 @@ impl Checker<'_> {
                 "{key}: {text:?} is not a name that switches take; write letters, digits, '.', '_' or '-'"
             );
             self.problem(name.span(), message);
-        } else if begins("p4s") || begins("p4t") {
+        } else if begins("p4s") {
             let message = format!(
                 "{key}: {text:?} is like the names of interfaces that P4 Shield makes; write another"
             );

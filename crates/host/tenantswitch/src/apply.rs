@@ -147,7 +147,10 @@ impl Host {
                 });
             }
         });
-        Ok((locked(&done, std::mem::take), locked(&failed, Option::take)))
+        let mut done = locked(&done, std::mem::take);
+        // Compartments are ready in any order.
+        [&mut done.started, &mut done.connected, &mut done.absent].into_iter().for_each(|names| names.sort());
+        Ok((done, locked(&failed, Option::take)))
     }
 
     /// Has the switches of the plan carry the packets, and removes those that it does not say.

@@ -83,11 +83,11 @@ fn on_its_way(link: &Link) -> String {
 
 /// Returns whether an interface has a name that plans give.
 fn is_ours(name: &str) -> bool {
-    let between = |start, end| {
-        let number = name.trim_end_matches('p').strip_prefix(start)?.strip_suffix(end)?;
-        number.bytes().all(|b| b.is_ascii_digit()).then_some(())
-    };
-    between("p4s", "io").or_else(|| between("p4t", "gw")).is_some()
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let Some(rest) = name.strip_prefix("p4s") else { return false };
+    let rest = rest.strip_suffix('p').unwrap_or(rest);
+    rest.strip_suffix("io").is_some_and(is_number)
+        || rest.split_once("gw").is_some_and(|(switch, tenant)| is_number(switch) && is_number(tenant))
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn only_interfaces_of_plans_are_taken_for_ours() {
-        assert!(["p4s1io", "p4s17iop", "p4t3gw", "p4t3gwp"].into_iter().all(is_ours));
-        assert!(!["p4s1gw", "p4sxio", "eth0", "p4t", "p4shield0"].into_iter().any(is_ours));
+        assert!(["p4s1io", "p4s17iop", "p4s2gw3", "p4s2gw3p"].into_iter().all(is_ours));
+        assert!(!["p4s1gw", "p4sgw1", "p4sxio", "eth0", "p4s1br", "p4shield0"].into_iter().any(is_ours));
     }
 }

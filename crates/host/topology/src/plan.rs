@@ -212,7 +212,7 @@ impl Planner<'_> {
         let Group { name, tenants } = group;
         let number = self.numbers.compartments[*name];
         let link = Link { outer: format!("p4s{number}io"), inner: "inout".to_owned() };
-        let mut tenants = tenants.iter().map(|t| self.tenant(t)).collect::<Result<Vec<_>, _>>()?;
+        let mut tenants = tenants.iter().map(|t| self.tenant(t, number)).collect::<Result<Vec<_>, _>>()?;
         tenants.sort_by_key(|t| t.number);
         Ok(Compartment {
             name: (*name).to_owned(),
@@ -225,10 +225,12 @@ impl Planner<'_> {
         })
     }
 
-    fn tenant(&self, tenant: &config::Tenant) -> Result<Tenant, PlanError> {
+    /// Plans a tenant of the switch with this number.
+    fn tenant(&self, tenant: &config::Tenant, switch: u16) -> Result<Tenant, PlanError> {
         let number = self.numbers.tenants[&tenant.name];
         let vlan = self.topology.first_vlan + number - 1;
-        let link = Link { outer: format!("p4t{number}gw"), inner: format!("gw-{number}") };
+        // Two switches of a tenant have one at the same time while the level changes.
+        let link = Link { outer: format!("p4s{switch}gw{number}"), inner: format!("gw-{number}") };
         let mut vms =
             tenant.numbered_vms().map(|(_, vm)| self.vm(&tenant.name, vm)).collect::<Result<Vec<_>, _>>()?;
         vms.sort_by_key(|vm| vm.number);

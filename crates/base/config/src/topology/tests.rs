@@ -151,7 +151,7 @@ fn addresses_of_one_machine_are_demanded() {
 #[test]
 fn interfaces_that_switches_cannot_take_are_refused() {
     for (name, part) in [
-        ("p4t1gw", "like the names of interfaces that P4 Shield makes"),
+        ("p4s1gw1", "like the names of interfaces that P4 Shield makes"),
         ("p4s65000io", "like the names of interfaces that P4 Shield makes"),
         ("-x", "is not a name that switches take"),
         ("a,b", "is not a name that switches take"),

@@ -76,6 +76,20 @@ impl Xdp {
         Ok(is_new)
     }
 
+    /// Removes the objects of a switch that is not this network namespace's if none of its interfaces is
+    /// left, as after the end of its namespace.
+    fn forget_the_dead(&self) -> Result<(), NicError> {
+        let Err(NicError::Foreign { .. }) = Maps::open(&self.folder) else { return Ok(()) };
+        let names = self.folder.interfaces()?;
+        for name in &names {
+            if self.folder.attached(name)?.is_some() {
+                return Ok(());
+            }
+        }
+        names.iter().try_for_each(|name| self.folder.remove(name))?;
+        self.folder.remove_maps(&maps::NAMES)
+    }
+
     /// Removes pins that are in the way of ports: of interfaces that were made again or renamed. Returns
     /// those interfaces whose guard is to be opened, once no policy has them.
     fn remove_stale(&self, keep: &Served<'_>) -> Result<Vec<u32>, NicError> {
@@ -123,6 +137,7 @@ impl NicSwitch for Xdp {
         program::quiet();
         self.folder.create()?;
         let _lock = self.folder.lock()?;
+        self.forget_the_dead()?;
         // Loading makes the maps.
         let guard = Guard::load(&self.folder)?;
         let maps = Maps::open(&self.folder)?.ok_or_else(|| self.folder.changed())?;
@@ -187,6 +202,7 @@ impl NicSwitch for Xdp {
         }
         program::quiet();
         let _lock = self.folder.lock()?;
+        self.forget_the_dead()?;
         if let Some(maps) = Maps::open(&self.folder)? {
             // From now on nothing passes; then the programs go, one after the other.
             maps.replace_policy(&policy::Policy::new())?;

@@ -1,7 +1,7 @@
 //! From what is there to what a plan says.
 
 use crate::compartment::{Place, cgroup_name, namespace, stop};
-use crate::state::State;
+use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
 use p4shield_config::{Config, Topology};
@@ -197,7 +197,7 @@ impl Host {
         if p4shield_compartment::first_of(first, USERS) != first {
             return Err(TopologyError::NoUsers { first, last });
         }
-        Ok(())
+        [&self.run, &self.state.databases()].into_iter().try_for_each(|folder| check_reach(folder))
     }
 
     pub(crate) fn user_of(&self, compartment: &Compartment) -> u32 {

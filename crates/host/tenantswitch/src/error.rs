@@ -26,6 +26,16 @@ pub enum TopologyError {
     /// The configuration has no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Compartments cannot reach their folders.
+    #[error(
+        "the users of switch compartments cannot reach {}: chmod o+x {}", folder.display(), path.display()
+    )]
+    Unreachable {
+        /// The folder of the configuration.
+        folder: PathBuf,
+        /// The folder in its path that others cannot search.
+        path: PathBuf,
+    },
     /// A file or folder cannot be used.
     #[error("cannot {operation} {path}")]
     File {

@@ -4,6 +4,7 @@ use crate::TopologyError;
 use p4shield_topology::{Plan, VERSION};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The folder of the state.
@@ -82,10 +83,37 @@ pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), TopologyError> {
     made.map_err(TopologyError::file("make", path))
 }
 
+/// Checks that users without privileges reach a folder, as far as it is there.
+pub(crate) fn check_reach(folder: &Path) -> Result<(), TopologyError> {
+    for path in folder.ancestors() {
+        // By its last permission, the search of others.
+        if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o001 == 0) {
+            return Err(TopologyError::Unreachable { folder: folder.to_owned(), path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
 /// Removes a file, if it is there.
 pub(crate) fn remove_file(path: &Path) -> Result<(), TopologyError> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(TopologyError::file("remove", path)(e)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_only_root_reaches_is_named() {
+        let folder = std::env::temp_dir().join(format!("p4shield-reach-{}", std::process::id()));
+        make_folder(&folder.join("inner"), 0o755).unwrap();
+        assert!(check_reach(&folder.join("inner/not-there-yet")).is_ok());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        let error = check_reach(&folder.join("inner")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("chmod o+x {}", folder.display())), "{error}");
+        fs::remove_dir_all(folder).unwrap();
     }
 }

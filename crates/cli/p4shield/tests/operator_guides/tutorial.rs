@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use p4shield_testbed::process::find;
 
 const OPERATOR: &str = include_str!("../../../../../docs/tutorials/operator.md");
+const TENANT_SWITCHES: &str = include_str!("../../../../../docs/tutorials/tenant-switches.md");
 const SWITCH: &str = include_str!("../../../../../docs/tutorials/switch.md");
 const README: &str = include_str!("../../../../../README.md");
 const ROUTER: &str = include_str!("../../../../../examples/programs/router.p4");
@@ -20,6 +21,9 @@ s/process [0-9]+/process PID/g
 s/cgroup: .*/cgroup/
 s/[0-9]+ (packets|passed|log records)/N \1/g
 s/[0-9]+ dropped.*/N dropped/
+s/[0-9]+ (to it|pings without)/N \1/g
+s/(to it, dropped ).*/\1N/
+s/^([a-z]+ +)[0-9]+( +[0-9]+MiB)/\1N\2/
 s/[0-9]{4}-[0-9-]+T[0-9:]+Z/TIME/
 s/curl: \(28\) .*/curl: (28) TIMEOUT/
 s/(ingress|egress) at (xdp|tcx|tc)/\1 at HOOK/g
@@ -88,6 +92,15 @@ fn missing() -> Option<String> {
 #[test]
 fn the_operators_tutorial_works_word_for_word() {
     tour("tutorial", OPERATOR);
+}
+
+#[test]
+fn the_tutorial_of_tenant_switches_works_word_for_word() {
+    if let Err(why) = p4shield_testbed::OpenVswitch::usable() {
+        p4shield_need::skip("openvswitch", why);
+        return;
+    }
+    tour("tenant-switches", TENANT_SWITCHES);
 }
 
 #[test]

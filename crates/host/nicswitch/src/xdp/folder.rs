@@ -133,11 +133,14 @@ impl Folder {
         self.gone(std::fs::remove_file(self.link(interface)))
     }
 
+    /// Removes the pins of these maps.
+    pub(crate) fn remove_maps(&self, maps: &[&str]) -> Result<(), NicError> {
+        maps.iter().try_for_each(|name| self.gone(std::fs::remove_file(self.map(name))))
+    }
+
     /// Removes the pins of `maps`, and the folder, in which no link is left.
     pub(crate) fn delete(&self, maps: &[&str]) -> Result<(), NicError> {
-        for name in maps {
-            self.gone(std::fs::remove_file(self.map(name)))?;
-        }
+        self.remove_maps(maps)?;
         self.gone(std::fs::remove_dir(self.path.join(LINKS)))?;
         self.gone(std::fs::remove_dir(&self.path))
     }

@@ -250,6 +250,19 @@ fn a_switch_belongs_to_one_network_namespace() {
 }
 
 #[test]
+fn a_switch_whose_namespace_has_ended_makes_room_for_another() {
+    let Some(bed) = Bed::build() else { return };
+    let other = NetNs::create("successor").unwrap();
+    for port in ports() {
+        bed.host.ip(&format!("link del {}", port.interface)).unwrap();
+    }
+    let changes = other.inside(|| bed.nic().apply(&ports())).unwrap();
+    assert_eq!((changes.added.len(), changes.absent.len()), (0, ports().len()), "{changes:?}");
+    other.inside(|| bed.nic().delete()).unwrap();
+    assert!(!bed.folder.exists());
+}
+
+#[test]
 fn a_folder_outside_a_bpf_file_system_is_refused() {
     let error = Xdp::open(std::env::temp_dir().join("p4shield-nic")).unwrap_err().to_string();
     assert!(error.contains("mount -t bpf"), "{error}");

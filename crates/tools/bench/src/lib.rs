@@ -11,6 +11,7 @@ pub mod engine;
 mod figures;
 mod fixture;
 pub mod forward;
+pub mod isolation;
 pub mod mediator;
 pub mod p4vm;
 pub mod protocol;
@@ -18,10 +19,13 @@ mod shield;
 pub mod stats;
 pub mod switch;
 pub mod tee;
+pub mod tenants;
 mod trips;
 pub mod veth;
 mod world;
 pub mod xsk;
+
+pub use fixture::cloud::delete_all as delete_switches;
 
 /// Returns the name of a unit variant, as in JSON.
 pub fn name(variant: impl serde::Serialize) -> String {

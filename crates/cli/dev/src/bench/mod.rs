@@ -5,11 +5,13 @@ mod channel;
 mod defaults;
 mod engine;
 mod forward;
+mod isolation;
 mod mediator;
 mod p4vm;
 mod switch;
 mod table;
 mod tee;
+mod tenants;
 mod veth;
 mod xsk;
 
@@ -52,6 +54,8 @@ enum Benchmark {
     Calls(calls::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
     Channel(channel::Args),
+    /// Victim's rate and probes while another tenant's switch is attacked: one switch for both, and one each
+    Isolation(isolation::Args),
     /// Nanoseconds per packet in the switch's thread, by traffic, burst and header size
     Mediator(mediator::Args),
     /// Start, restart, round trip and idle cost of a P4 VM, by what isolates it: a process, a virtual machine
@@ -60,6 +64,8 @@ enum Benchmark {
     Switch(switch::Args),
     /// Costs of a batch of packets in a P4 switch, as the paper TEE Time at P4 models them
     Tee(tee::Args),
+    /// Start, memory and idle cost of tenants' switches at level 2
+    Tenants(tenants::Args),
     /// A P4 switch with AF_XDP ports: beside testpmd's, and while entries are written
     Veth(veth::Args),
     /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP, and an endurance run
@@ -79,21 +85,29 @@ struct Form {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let end = signals::CleanEnd::with(leftover::abandon)?;
+        let end = signals::CleanEnd::with(abandon)?;
         end.unless_begun(match self.benchmark {
             Benchmark::Defaults(a) => a.run(),
             Benchmark::Engine(a) => a.run(),
             Benchmark::Forward(a) => a.run(),
             Benchmark::Calls(a) => a.run(),
             Benchmark::Channel(a) => a.run(),
+            Benchmark::Isolation(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),
             Benchmark::P4vm(a) => a.run(),
             Benchmark::Switch(a) => a.run(),
             Benchmark::Tee(a) => a.run(),
+            Benchmark::Tenants(a) => a.run(),
             Benchmark::Veth(a) => a.run(),
             Benchmark::Xsk(a) => a.run(),
         })
     }
+}
+
+/// Removes what a benchmark made, before its process ends: switches first, since they need their namespace.
+fn abandon() {
+    p4shield_bench::delete_switches();
+    leftover::abandon();
 }
 
 /// A file's name and its SVG.

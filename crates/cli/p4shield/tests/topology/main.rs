@@ -5,6 +5,7 @@ mod daemon;
 mod exec;
 mod levels;
 mod sandbox;
+mod scale;
 mod scene;
 mod usage;
 

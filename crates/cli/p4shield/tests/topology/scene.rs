@@ -3,6 +3,7 @@
 use p4shield_testbed::NetNs;
 use p4shield_testbed::process::run;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +13,9 @@ use tempfile::TempDir;
 const ROUTER: &str = "02:00:00:00:ee:01";
 /// Users of a scene: those of P4 VMs and, behind them, of compartments.
 const USERS: u32 = 0x1_0000;
+
+/// The highest number of a compartment that tests use.
+const COMPARTMENTS: u32 = 128;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -126,8 +130,14 @@ impl Scene {
 
     /// Returns the processes of the compartments' users, each with its program.
     pub(crate) fn processes(&self, compartment: u32) -> Vec<(i32, String)> {
-        let uid = self.uid(compartment).to_string();
-        let listed = Command::new("ps").args(["-o", "pid=,stat=,comm=", "--user", &uid]).output().unwrap();
+        self.processes_of(compartment..=compartment)
+    }
+
+    /// Returns the processes of several compartments' users.
+    fn processes_of(&self, compartments: RangeInclusive<u32>) -> Vec<(i32, String)> {
+        let uids: Vec<_> = compartments.map(|c| self.uid(c).to_string()).collect();
+        let uids = uids.join(",");
+        let listed = Command::new("ps").args(["-o", "pid=,stat=,comm=", "--user", &uids]).output().unwrap();
         let text = String::from_utf8(listed.stdout).unwrap();
         let process = |line: &str| {
             let [pid, state, program] = line.split_whitespace().collect::<Vec<_>>()[..] else {
@@ -141,7 +151,7 @@ impl Scene {
 
     /// Returns what is left of the topology on the machine: interfaces, pins, folders.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left: Vec<String> = (1..=8).flat_map(|c| self.processes(c)).map(|(_, p)| p).collect();
+        let mut left: Vec<String> = self.processes_of(1..=COMPARTMENTS).into_iter().map(|(_, p)| p).collect();
         let links = self.host.ip("-br link").unwrap();
         left.extend(links.lines().filter(|l| l.starts_with("p4") || l.starts_with("ovs")).map(str::to_owned));
         let pins = format!("/sys/fs/bpf/p4shield-nic-{}", self.first_uid + 0x8000);

@@ -114,9 +114,11 @@ fn signals_reach_the_command_and_its_end_ends_it_all() {
         let pid = Pid::from_child(&child);
         (child, pid)
     };
-    let (mut child, pid) = started("trap 'exit 5' TERM; echo ready; sleep 1000");
+    // The child is there before the signal: one that the shell starts afterwards would get none.
+    let script = "sleep 60 & child=$!; trap 'wait $child; exit $?' TERM; echo ready; wait";
+    let (mut child, pid) = started(script);
     kill_process(pid, Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(5), "its children got the signal, too");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15), "its children got the signal, too");
     assert_eq!(text(&sh(&scene, "alice", "sleep 1001 & echo left").stdout), "left", "does not wait for it");
     let children = || {
         let uid = scene.uid(1).to_string();

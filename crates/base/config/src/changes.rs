@@ -74,9 +74,10 @@ fn tables(place: &str, old: &Table, new: &Table, changes: &mut Vec<Change>) {
                 lists(place, key, before, after, changes);
             }
             (before, after) if is_table(before) || is_table(after) => {
+                let place = if place.is_empty() { key.clone() } else { format!("{place}, {key}") };
                 let none = Table::new();
                 let before = before.and_then(Value::as_table).unwrap_or(&none);
-                tables(key, before, after.and_then(Value::as_table).unwrap_or(&none), changes);
+                tables(&place, before, after.and_then(Value::as_table).unwrap_or(&none), changes);
             }
             (before, after) if before != after => {
                 let (before, after) = (before.map(ToString::to_string), after.map(ToString::to_string));

@@ -287,6 +287,7 @@ impl Checker<'_> {
             compartment,
             tee,
             zone: t.zone.as_ref().map(|zone| self.name("zone", zone)),
+            controllers: t.controllers.as_ref().map(|table| self.controllers(table)),
             key_file: t.key_file.as_ref().map(|p| self.place(p)),
             bundle_key: t.bundle_key.as_ref().map(|p| self.place(p)),
             socket: self.tenant_socket(t),

@@ -107,8 +107,19 @@ pub(super) struct Tenant {
     #[serde(default)]
     pub(super) busy: bool,
     pub(super) delay: Option<Spanned<Quantity>>,
+    pub(super) controllers: Option<Controllers>,
     #[serde(default)]
     pub(super) vm: Vec<Vm>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Controllers {
+    pub(super) ovsdb: Option<Text>,
+    pub(super) openflow: Option<Text>,
+    pub(super) private_key: Spanned<PathBuf>,
+    pub(super) certificate: Spanned<PathBuf>,
+    pub(super) ca_certificate: Spanned<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]

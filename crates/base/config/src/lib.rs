@@ -17,6 +17,7 @@ mod check;
 mod check_bundle;
 mod check_machine;
 mod compartment;
+mod controllers;
 mod error;
 mod file;
 mod handshake;
@@ -32,6 +33,7 @@ mod units;
 
 pub use changes::Change;
 pub use compartment::{Compartment, Machine, Tee};
+pub use controllers::Controllers;
 pub use error::{ConfigError, Problem};
 pub use handshake::Handshake;
 pub use port::{Port, Role, Sides, ZeroCopy};
@@ -196,6 +198,8 @@ pub struct Tenant {
     pub tee: Tee,
     /// The zone: at level 2, tenants of one zone share a switch compartment. `None`: one of its own.
     pub zone: Option<String>,
+    /// Where controllers reach its switch; `None`: nowhere.
+    pub controllers: Option<Controllers>,
     /// The file that holds its key, for VMs without one of their own.
     pub key_file: Option<PathBuf>,
     /// The file of the public key that signs its bundles; `None`: its programs come as objects.

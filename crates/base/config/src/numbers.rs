@@ -27,6 +27,7 @@ impl Entry for Tenant {
             compartment: Compartment::default(),
             tee: Tee::default(),
             zone: None,
+            controllers: None,
             key_file: None,
             bundle_key: None,
             socket: None,

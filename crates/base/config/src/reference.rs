@@ -73,6 +73,7 @@ const SWITCH_INTERFACE: Allowed = Text("1 to 15 letters, digits, `.`, `_` or `-`
 const MAC: Allowed = Text("a unicast Ethernet address such as `02:00:00:00:00:01`");
 const VISIBLE: Allowed = Text("1 to 107 visible characters");
 const OBJECTS: Allowed = Text("paths of object files, which are linked together");
+const END_POINT: Allowed = Text("an IP address with a port, unique in the file");
 const IDS: Allowed = Text("numeric IDs");
 const BOOLEAN: Allowed = Text("`true`, `false`");
 
@@ -110,6 +111,13 @@ pub const TABLES: &[Table] = &[
         keys: TOPOLOGY,
     },
     Table { header: "[[tenant]]", meaning: "A tenant, with a P4 VM of its own.", keys: TENANT },
+    Table {
+        header: "[tenant.controllers]",
+        meaning: "Where controllers reach the preceding tenant's own switch, over TLS with certificates on \
+                  both sides. The daemon accepts the connections and passes them on; TLS ends in the \
+                  switch. A switch that serves other tenants, too, has no such end points.",
+        keys: CONTROLLERS,
+    },
     Table { header: "[[tenant.vm]]", meaning: "A user VM of the preceding tenant.", keys: VM },
     Table {
         header: "[[wire]]",
@@ -284,6 +292,22 @@ const TENANT: &[Key] = &[
         "`true`: the P4 VM polls and never sleeps; only for a P4 VM with a core of its own."),
     key("delay", "duration", Absent("none"), Text("above 0, up to `10ms`"), ALL,
         "For measurements: an artificial delay for each packet, as of a slow program."),
+];
+
+#[rustfmt::skip]
+const CONTROLLERS: &[Key] = &[
+    key("ovsdb", "string", Absent("no end point"), END_POINT, ALL,
+        "Where the host accepts connections to the switch's database, usually port 6640 of an address in \
+         the management network."),
+    key("openflow", "string", Absent("no end point"), END_POINT, ALL,
+        "Where it accepts connections of OpenFlow controllers, usually port 6653."),
+    key("private_key", "path", Required, PATH, ALL,
+        "The switch's private key in PEM, such as `sc-privkey.pem` of `ovs-pki`. The switch gets a copy."),
+    key("certificate", "path", Required, PATH, ALL,
+        "The switch's certificate in PEM, such as `sc-cert.pem`."),
+    key("ca_certificate", "path", Required, PATH, ALL,
+        "The certificates in PEM by which controllers' certificates must be signed, such as \
+         `controllerca/cacert.pem`; several for several authorities."),
 ];
 
 #[rustfmt::skip]

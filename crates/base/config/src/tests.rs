@@ -38,6 +38,7 @@ fn the_example_names_every_key() {
         "[[port]]\n",
         "[[tunnel]]\n",
         "[[tenant]]\nname=\"a\"\n",
+        "[[tenant]]\nname=\"a\"\n[tenant.controllers]\n",
         "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n",
     ] {
         let error = errors(&format!("{table}zzz = 1"));

@@ -132,6 +132,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn topology(&mut self, file: &file::File, level: Level) -> Option<Topology> {
+        self.end_points(file);
         let Some(t) = &file.topology else {
             // Above the baseline, it is the table that is missing.
             if level == Level::Baseline {

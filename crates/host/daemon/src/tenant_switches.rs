@@ -6,7 +6,7 @@ use crate::status::TopologyStatus;
 use crate::status::problem::{Problem, ProblemKind};
 use crate::users::first_user;
 use p4shield_compartment::Cgroup;
-use p4shield_tenantswitch::{Host, Keeper, SwitchStatus};
+use p4shield_tenantswitch::{EndPointStatus, Host, Keeper, SwitchStatus};
 use p4shield_text::chain;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,6 +93,8 @@ impl TenantSwitches {
         let ports = found.plan.as_ref().map(|plan| running.host.ports(plan).unwrap_or_default());
         let mut problems: Vec<_> = error.iter().map(|why| not_applied(why)).collect();
         problems.extend(found.switches.iter().flat_map(of_switch));
+        let end_points = running.keeper.end_points();
+        problems.extend(end_points.iter().filter_map(of_end_point));
         problems.extend(found.absent.iter().map(|interface| of_absent(config, interface)));
         if found.plan.is_none() && error.is_none() {
             return (None, problems);
@@ -103,6 +105,7 @@ impl TenantSwitches {
             error,
             switches: found.switches,
             ports: ports.unwrap_or_default(),
+            end_points,
         };
         (Some(status), problems)
     }
@@ -129,6 +132,17 @@ fn of_switch(switch: &SwitchStatus) -> Vec<Problem> {
         format!("its switch does not work ({why}); p4shield topology apply starts it again")
     };
     switch.tenants.iter().map(|t| Problem::of_tenant(ProblemKind::SwitchDown, t, text.clone())).collect()
+}
+
+/// Returns the problem of an end point for controllers, whose switch is a tenant's.
+fn of_end_point(point: &EndPointStatus) -> Option<Problem> {
+    let EndPointStatus { tenant, protocol, address, problem, .. } = point;
+    let text = format!(
+        "controllers cannot connect to its switch at {address} ({}); write an address of this host with a \
+         free port as {protocol} in [tenant.controllers]",
+        problem.as_ref()?
+    );
+    Some(Problem::of_tenant(ProblemKind::EndPointDown, tenant, text).at(protocol, &address.to_string()))
 }
 
 fn of_absent(config: &Config, interface: &str) -> Problem {

@@ -232,7 +232,9 @@ impl Host {
         let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
         locked(done, |done| done.absent.extend(absent));
         place.configure(plan, present)?;
-        pairs::open_inner(planned, namespace.as_fd())
+        pairs::open_inner(planned, namespace.as_fd())?;
+        // Last: a certificate that cannot be read costs no packets.
+        place.listen()
     }
 
     /// Ends the compartments that are not in the plan, and removes their interfaces and files.

@@ -1,10 +1,10 @@
 //! A switch compartment, from the host's side: its start, its orders, its end.
 
-use crate::TopologyError;
 use crate::inside::Limits;
-use crate::order::{Answer, MAX_ANSWER, Order, PortSettings, Settings};
+use crate::order::{Answer, Controllers, MAX_ANSWER, Order, PortSettings, Settings};
 use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
+use crate::{TopologyError, tls};
 use p4shield_compartment::{Cgroup, Group};
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_text::chain;
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Longest time for an order.
@@ -155,13 +155,29 @@ impl Place<'_> {
     /// # Errors
     /// It refuses them.
     pub(crate) fn configure(&self, plan: &Plan, ports: Vec<SwitchPort>) -> Result<(), TopologyError> {
-        let port = |p: SwitchPort| PortSettings { interface: p.interface, number: p.number };
+        let port =
+            |p: SwitchPort| PortSettings { interface: p.interface, number: p.number, iface_id: p.iface_id };
         self.execute(&Order::Configure(Settings {
             bridge: self.planned.bridge(),
             ports: ports.into_iter().map(port).collect(),
             rules: self.planned.flow_bundle(plan.gateway_mac),
             outside: Compartment::OUTSIDE,
             announcements: self.planned.announcements().iter().map(hex::encode).collect(),
+        }))
+    }
+
+    /// Has the switch listen for its tenant's controllers, or no more.
+    ///
+    /// # Errors
+    /// A file of the configuration cannot be read, or the switch refuses it.
+    pub(crate) fn listen(&self) -> Result<(), TopologyError> {
+        let planned = self.planned.controllers.as_ref();
+        let tls = planned.map(tls::read).transpose()?;
+        self.execute(&Order::Controllers(Controllers {
+            bridge: self.planned.bridge(),
+            ovsdb: planned.is_some_and(|c| c.ovsdb.is_some()),
+            openflow: planned.is_some_and(|c| c.openflow.is_some()),
+            tls,
         }))
     }
 

@@ -47,6 +47,25 @@ pub enum TopologyError {
         #[source]
         source: io::Error,
     },
+    /// A file has no key or no certificate.
+    #[error("{} has no {what} in PEM: write one that ovs-pki or openssl made", path.display())]
+    NoPem {
+        /// The file.
+        path: PathBuf,
+        /// The contents that it should have.
+        what: &'static str,
+    },
+    /// A key does not belong to a certificate.
+    #[error(
+        "the private key {} is not that of the certificate {}: write the two files of one ovs-pki req+sign",
+        key.display(), certificate.display()
+    )]
+    Keys {
+        /// The file of the key.
+        key: PathBuf,
+        /// The file of the certificate.
+        certificate: PathBuf,
+    },
     /// An interface cannot be changed.
     #[error(transparent)]
     Link(#[from] LinkError),

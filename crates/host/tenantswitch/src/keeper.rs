@@ -2,6 +2,7 @@
 //! absent, and for another plan.
 
 use crate::apply::{Applied, Host};
+use crate::end_points::{EndPointStatus, EndPoints};
 use crate::status::SwitchStatus;
 use backon::{BackoffBuilder as _, ExponentialBackoff};
 use p4shield_compartment::RESTART_PAUSES;
@@ -24,6 +25,7 @@ const RAN_WELL: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Keeper {
     shared: Arc<Shared>,
+    end_points: Arc<EndPoints>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,6 +68,7 @@ impl Keeper {
     /// # Errors
     /// No descriptor or thread is left.
     pub fn start(host: Host) -> std::io::Result<Self> {
+        let end_points = Arc::new(EndPoints::start()?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared { wake, orders: Mutex::default(), kept: Mutex::default() });
         let keeping = Keeping {
@@ -74,9 +77,10 @@ impl Keeper {
             wanted: None,
             retry: Retry::default(),
             watched: BTreeMap::new(),
+            end_points: Arc::clone(&end_points),
         };
         let thread = std::thread::Builder::new().name("topology".to_owned()).spawn(|| keeping.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, end_points, thread: Some(thread) })
     }
 
     /// Has it apply a plan, or remove all switches. Returns at once.
@@ -84,6 +88,12 @@ impl Keeper {
         let wanted = plan.map_or(Wanted::None, |plan| Wanted::Switches(Box::new(plan)));
         locked(&self.shared.orders).plan = Some(wanted);
         self.shared.wake();
+    }
+
+    /// Returns how the end points for controllers are, by address.
+    #[must_use]
+    pub fn end_points(&self) -> Vec<EndPointStatus> {
+        self.end_points.status()
     }
 
     /// Returns the state of the switches.
@@ -140,7 +150,7 @@ impl Retry {
 #[derive(Default)]
 struct Watched {
     /// Its compartment's first process; `None`: it does not run.
-    process: Option<OwnedFd>,
+    process: Option<Arc<OwnedFd>>,
     since: Option<Instant>,
     retry: Retry,
 }
@@ -153,6 +163,7 @@ struct Keeping {
     wanted: Option<Wanted>,
     retry: Retry,
     watched: BTreeMap<String, Watched>,
+    end_points: Arc<EndPoints>,
 }
 
 impl Keeping {
@@ -259,9 +270,12 @@ impl Keeping {
         let mut found = self.host.first_processes(unknown).unwrap_or_default();
         for name in &names {
             let watched = self.watched.entry(name.clone()).or_default();
-            let process = watched.process.take().or_else(|| found.remove(name));
+            let process = watched.process.take().or_else(|| found.remove(name).map(Arc::new));
             watched.observe(process);
         }
+        let running = self.watched.iter().filter_map(|(name, w)| Some((name.clone(), w.process.clone()?)));
+        self.end_points.reach(running.collect());
+        self.end_points.want(plan.as_ref());
         let switches = plan.as_ref().map(|plan| self.host.switches(plan)).transpose();
         let mut kept = locked(&self.shared.kept);
         kept.switches = switches.ok().flatten().unwrap_or_default();
@@ -301,7 +315,7 @@ impl Keeping {
 
 impl Watched {
     /// Takes whether it runs. One that does not is started after a pause.
-    fn observe(&mut self, process: Option<OwnedFd>) {
+    fn observe(&mut self, process: Option<Arc<OwnedFd>>) {
         let ran_well = self.since.is_some_and(|since| since.elapsed() > RAN_WELL);
         if ran_well {
             self.retry.pauses = None;

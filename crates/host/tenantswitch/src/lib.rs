@@ -22,6 +22,7 @@
 
 mod apply;
 mod compartment;
+mod end_points;
 mod errand;
 mod error;
 mod host_ports;
@@ -32,9 +33,11 @@ mod pairs;
 mod processes;
 mod state;
 mod status;
+mod tls;
 mod usage;
 
 pub use apply::{Applied, Host};
+pub use end_points::EndPointStatus;
 pub use errand::ErrandError;
 pub use error::TopologyError;
 pub use inside::{CommandError, Errand, InsideError, Limits, Options, Paths, run, run_command};

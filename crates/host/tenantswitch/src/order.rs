@@ -7,11 +7,18 @@ pub(crate) const MAX_ORDER: u64 = 16 << 20;
 /// Longest line of an answer.
 pub(crate) const MAX_ANSWER: u64 = 16 << 10;
 
+/// The port of the switch's database, over TLS (RFC 7047, and IANA's registry).
+pub(crate) const OVSDB: u16 = 6640;
+/// The port for OpenFlow controllers, over TLS (IANA's registry).
+pub(crate) const OPENFLOW: u16 = 6653;
+
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Have these ports and rules, and none of an earlier order.
     Configure(Settings),
+    /// Listen for controllers.
+    Controllers(Controllers),
     /// Tell the outside network where the VMs' addresses are.
     Announce,
     /// End the switch, which gives the host's interfaces back as they were.
@@ -42,6 +49,39 @@ pub(crate) struct PortSettings {
     pub(crate) interface: String,
     /// Its number in OpenFlow.
     pub(crate) number: u16,
+    /// Its name in OpenStack's or OVN's database. `None`: it keeps the one that it has.
+    pub(crate) iface_id: Option<String>,
+}
+
+/// Where a switch listens for controllers, at the loopback interface of its network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Controllers {
+    /// The name of its bridge.
+    pub(crate) bridge: String,
+    /// True if it listens at [`OVSDB`].
+    pub(crate) ovsdb: bool,
+    /// True if it listens at [`OPENFLOW`].
+    pub(crate) openflow: bool,
+    /// Its side of TLS, if it listens.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// A switch's side of TLS, in PEM.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tls {
+    /// Its private key.
+    pub(crate) private_key: String,
+    /// Its certificate.
+    pub(crate) certificate: String,
+    /// The certificates by which the controllers' are signed.
+    pub(crate) ca_certificate: String,
+}
+
+/// No key gets into a log.
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
 }
 
 /// The answer of a compartment.

@@ -43,6 +43,10 @@ pub(crate) fn open_inner(compartment: &Compartment, namespace: BorrowedFd<'_>) -
     for (link, _) in of(compartment) {
         start_in(namespace, &link.inner)?;
     }
+    // The switch listens there for its controllers.
+    if compartment.controllers.is_some() {
+        start_in(namespace, "lo")?
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Differences between two plans.
 
 use super::mac::text;
-use super::model::{Compartment, Link, Plan, Tenant, Vm};
+use super::model::{Compartment, Controllers, Link, Plan, Tenant, Vm};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// The differences between two plans, in the order of their parts. Empty if the plans are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -181,13 +182,19 @@ fn host(plan: &Plan) -> Vec<Field> {
 }
 
 fn compartment(c: &Compartment) -> Vec<Field> {
-    let Compartment { name: _, number, mac, memory, core, in_out, tenants: _ } = c;
+    let Compartment { name: _, number, mac, memory, core, in_out, tenants: _, controllers: ends } = c;
+    let path = |of: fn(&Controllers) -> &Path| or_none(ends.as_ref().map(|c| of(c).display()));
     vec![
         field("number", number),
         field("mac", text(*mac)),
         field("memory", memory),
         field("core", core),
         field("in_out", link(in_out.as_ref())),
+        field("ovsdb", or_none(ends.as_ref().and_then(|c| c.ovsdb))),
+        field("openflow", or_none(ends.as_ref().and_then(|c| c.openflow))),
+        field("private_key", path(|c| &c.private_key)),
+        field("certificate", path(|c| &c.certificate)),
+        field("ca_certificate", path(|c| &c.ca_certificate)),
     ]
 }
 
@@ -203,16 +210,21 @@ fn tenant(t: &Tenant, c: &Compartment) -> Vec<Field> {
 }
 
 fn of_vm(vm: &Vm) -> Vec<Field> {
-    let Vm { name: _, number, interface, mac, addresses } = vm;
+    let Vm { name: _, number, interface, mac, addresses, iface_id } = vm;
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     vec![
         field("number", number),
         field("interface", interface),
         field("mac", text(*mac)),
         field("addresses", addresses.join(" ")),
+        field("iface_id", or_none(iface_id.as_ref())),
     ]
 }
 
 fn link(link: Option<&Link>) -> String {
-    link.map_or_else(|| "none".to_owned(), |Link { outer, inner }| format!("{outer}/{inner}"))
+    or_none(link.map(|Link { outer, inner }| format!("{outer}/{inner}")))
+}
+
+fn or_none(value: Option<impl fmt::Display>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }

@@ -5,7 +5,7 @@ use macaddr::MacAddr6;
 use p4shield_config::{Cores, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Version of [`Plan`] as a file. A plan of another version is of another release.
@@ -50,6 +50,24 @@ pub struct Compartment {
     pub in_out: Option<Link>,
     /// The tenants whose packets it carries, by number.
     pub tenants: Vec<Tenant>,
+    /// Where controllers reach the switch. `None`: nowhere, as if it serves several tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<Controllers>,
+}
+
+/// The end points of a switch for its tenant's controllers, over TLS, which ends in the switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controllers {
+    /// Where the host accepts connections to the database (OVSDB).
+    pub ovsdb: Option<SocketAddr>,
+    /// Where it accepts connections of OpenFlow controllers.
+    pub openflow: Option<SocketAddr>,
+    /// The file of the switch's private key, in PEM.
+    pub private_key: PathBuf,
+    /// The file of its certificate, in PEM.
+    pub certificate: PathBuf,
+    /// The file of the certificates by which the controllers' are signed, in PEM.
+    pub ca_certificate: PathBuf,
 }
 
 /// A tenant, as its switch knows it.
@@ -84,6 +102,9 @@ pub struct Vm {
     pub mac: MacAddr6,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
+    /// The name of its port in OpenStack's or OVN's database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iface_id: Option<String>,
 }
 
 /// A pair of interfaces that connects a switch compartment with the NIC switch.
@@ -105,6 +126,10 @@ pub struct SwitchPort {
     /// The interface's address, if it is P4 Shield's to set.
     #[serde(serialize_with = "optional_mac")]
     pub mac: Option<MacAddr6>,
+    /// The port's name in OpenStack's or OVN's database (`external_ids:iface-id`). A gateway has that of its
+    /// only VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iface_id: Option<String>,
 }
 
 fn optional_mac<S: serde::Serializer>(mac: &Option<MacAddr6>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -173,13 +198,23 @@ impl Compartment {
             Some(link) => (&*link.inner, Some(self.mac)),
             None => (uplink, None),
         };
-        let port =
-            |interface: &str, number: u16, mac| SwitchPort { interface: interface.to_owned(), number, mac };
+        let port = |interface: &str, number: u16, mac| SwitchPort {
+            interface: interface.to_owned(),
+            number,
+            mac,
+            iface_id: None,
+        };
         let mut ports = vec![port(outside.0, Self::OUTSIDE, outside.1)];
         for t in &self.tenants {
             match &t.gateway {
-                Some(link) => ports.push(port(&link.inner, t.port(), Some(t.mac))),
-                None => ports.extend(t.vms.iter().map(|vm| port(&vm.interface, vm.port(), None))),
+                Some(link) => {
+                    let iface_id = if let [vm] = &*t.vms { vm.iface_id.clone() } else { None };
+                    ports.push(SwitchPort { iface_id, ..port(&link.inner, t.port(), Some(t.mac)) });
+                }
+                None => ports.extend(t.vms.iter().map(|vm| SwitchPort {
+                    iface_id: vm.iface_id.clone(),
+                    ..port(&vm.interface, vm.port(), None)
+                })),
             }
         }
         ports

@@ -1,7 +1,7 @@
 //! From a configuration to its plan.
 
 use super::mac;
-use super::model::{Compartment, Link, Numbers, Plan, Tenant, VERSION, Vm};
+use super::model::{Compartment, Controllers, Link, Numbers, Plan, Tenant, VERSION, Vm};
 use p4shield_config::{self as config, Config, Cores, Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -211,6 +211,7 @@ impl Planner<'_> {
     fn compartment(&self, group: &Group<'_>) -> Result<Compartment, PlanError> {
         let Group { name, tenants } = group;
         let number = self.numbers.compartments[*name];
+        let controllers = self.controllers(tenants);
         let link = Link { outer: format!("p4s{number}io"), inner: "inout".to_owned() };
         let mut tenants = tenants.iter().map(|t| self.tenant(t, number)).collect::<Result<Vec<_>, _>>()?;
         tenants.sort_by_key(|t| t.number);
@@ -222,7 +223,17 @@ impl Planner<'_> {
             core: self.numbers.cores[*name],
             in_out: self.has_nic_switch().then_some(link),
             tenants,
+            controllers,
         })
+    }
+
+    /// Plans where controllers reach the switch of these tenants. It has one configuration, so one that
+    /// serves several is none of a tenant's.
+    fn controllers(&self, tenants: &[&config::Tenant]) -> Option<Controllers> {
+        let [tenant] = tenants else { return None };
+        let found = tenant.controllers.clone().filter(|_| self.has_nic_switch())?;
+        let config::Controllers { ovsdb, openflow, private_key, certificate, ca_certificate } = found;
+        Some(Controllers { ovsdb, openflow, private_key, certificate, ca_certificate })
     }
 
     /// Plans a tenant of the switch with this number.
@@ -249,7 +260,8 @@ impl Planner<'_> {
             return Err(PlanError::Vm { tenant: tenant.to_owned(), vm: vm.name.clone() });
         };
         let number = self.numbers.vms[&name_of_vm(tenant, &vm.name)];
-        Ok(Vm { name: vm.name.clone(), number, interface, mac, addresses: vm.addresses.clone() })
+        let (name, addresses, iface_id) = (vm.name.clone(), vm.addresses.clone(), vm.iface_id.clone());
+        Ok(Vm { name, number, interface, mac, addresses, iface_id })
     }
 
     /// Returns whether compartments stand behind a NIC switch.

@@ -1,9 +1,10 @@
 //! A plan as text.
 
 use super::mac::text as mac;
-use super::model::{Compartment, Link, Plan};
+use super::model::{Compartment, Controllers, Link, Plan};
 use p4shield_config::Level;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// The plan in tables. Each line has its end.
 impl fmt::Display for Plan {
@@ -11,7 +12,11 @@ impl fmt::Display for Plan {
         writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
         writeln!(f, "uplink {}, router {}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
-        write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())
+        write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
+        if self.compartments.iter().any(|c| c.controllers.is_some()) {
+            write!(f, "\n{}", self.controller_table())?;
+        }
+        Ok(())
     }
 }
 
@@ -84,6 +89,20 @@ impl Plan {
         }
         table(&["VM", "PORT", "MAC", "ADDRESSES"], rows)
     }
+
+    fn controller_table(&self) -> String {
+        let of = |c: &Compartment| Some((c.name.clone(), c.controllers.clone()?));
+        let row = |(name, c): (String, Controllers)| {
+            vec![name, address(c.ovsdb), address(c.openflow), c.certificate.display().to_string()]
+        };
+        let rows = self.compartments.iter().filter_map(of).map(row).collect();
+        table(&["SWITCH", "OVSDB", "OPENFLOW", "CERTIFICATE"], rows)
+    }
+}
+
+/// Writes an end point for controllers.
+fn address(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "-".to_owned(), |address| address.to_string())
 }
 
 fn ends(link: &Link) -> [String; 2] {

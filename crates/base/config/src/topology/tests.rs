@@ -1,7 +1,7 @@
 //! The topology's keys, and what they are refused for.
 
 use super::*;
-use crate::Config;
+use crate::{Config, Controllers};
 
 const TOPOLOGY: &str = r#"level = "2"
 [topology]
@@ -233,4 +233,59 @@ fn sizes_and_words_are_checked() {
     );
     assert!(with("cores = \"two\"").ends_with("write \"shared\" or \"isolated\""));
     assert!(with("state = 1").starts_with("3:9: "));
+}
+
+const CONTROLLERS: &str = r#"
+[tenant.controllers]
+ovsdb = "192.0.2.1:6640"
+openflow = "[2001:db8::1]:6653"
+private_key = "sc-privkey.pem"
+certificate = "/pki/sc-cert.pem"
+ca_certificate = "/pki/cacert.pem"
+"#;
+
+/// Returns [`TOPOLOGY`] with end points for alice's controllers.
+fn with_controllers() -> String {
+    TOPOLOGY.replacen("name = \"alice\"\n", &format!("name = \"alice\"\n{CONTROLLERS}"), 1)
+}
+
+#[test]
+fn a_tenants_switch_has_end_points_for_controllers() {
+    let config = parse(&with_controllers()).unwrap();
+    let expected = Controllers {
+        ovsdb: Some("192.0.2.1:6640".parse().unwrap()),
+        openflow: Some("[2001:db8::1]:6653".parse().unwrap()),
+        private_key: "/etc/sc-privkey.pem".into(),
+        certificate: "/pki/sc-cert.pem".into(),
+        ca_certificate: "/pki/cacert.pem".into(),
+    };
+    assert_eq!(config.tenants[0].controllers, Some(expected));
+    assert_eq!(config.tenants[1].controllers, None);
+}
+
+#[test]
+fn end_points_that_cannot_be_opened_are_refused() {
+    let text = with_controllers();
+    let refused = |old: &str, new: &str| errors(&text.replacen(old, new, 1));
+    let error = refused("192.0.2.1:6640", "192.0.2.1");
+    assert!(error.contains("not an IP address with a port; write for example ovsdb"), "{error}");
+    assert!(refused("192.0.2.1:6640", "192.0.2.1:0").contains("has no port"));
+    assert!(refused("192.0.2.1:6640", "224.0.0.1:6640").contains("many machines"));
+    let error = refused("[2001:db8::1]:6653", "192.0.2.1:6640");
+    assert!(error.contains("192.0.2.1:6640 is in line 9 already; write another port"), "{error}");
+    let error = errors(&text.replace("ovsdb = ", "#").replace("openflow = ", "#"));
+    assert!(error.contains("there is no end point; write ovsdb, openflow, or both"), "{error}");
+    let (top, tenants) = (text.find("[topology]").unwrap(), text.find("[[tenant]]").unwrap());
+    let without = text.replacen(&text[top..tenants], "", 1).replacen("level = \"2\"", "", 1);
+    let error = errors(&without);
+    assert!(error.contains("only tenants' switches have end points for controllers"), "{error}");
+}
+
+#[test]
+fn changes_of_end_points_name_their_tenant() {
+    let text = with_controllers();
+    let before = parse(&text).unwrap();
+    let after = parse(&text.replacen("192.0.2.1:6640", "192.0.2.1:6641", 1)).unwrap();
+    let changes: Vec<_> = before.changes(&after).iter().map(ToString::to_string).collect();
+    assert_eq!(changes, ["~ tenant alice, controllers: ovsdb = \"192.0.2.1:6640\" -> \"192.0.2.1:6641\""]);
 }

@@ -3,6 +3,7 @@
 use p4shield_console::{Exit, output};
 use p4shield_daemon::status::{DirectionStatus, HandshakeStatus, IngressRule, KeyStatus, State, Status};
 use p4shield_daemon::{ProgramSource, SwitchStatus, api};
+use p4shield_tenantswitch::EndPointStatus;
 
 use super::socket::Socket;
 use super::topology::show_switches;
@@ -88,10 +89,18 @@ fn show(s: &Status) {
     if let Some(topology) = &s.topology {
         output::line("\ntenants' switches:");
         show_switches(&topology.level, &topology.switches);
+        topology.end_points.iter().for_each(show_end_point);
     }
     for advice in &s.advice {
         output::line(format_args!("\n! {advice}"));
     }
+}
+
+/// Shows where controllers reach a tenant's switch.
+fn show_end_point(point: &EndPointStatus) {
+    let EndPointStatus { compartment, protocol, address, problem, connections, refused, .. } = point;
+    let state = problem.clone().unwrap_or_else(|| format!("{connections} connections, {refused} refused"));
+    output::line(format_args!("controllers of switch {compartment}: {protocol} at {address}: {state}"));
 }
 
 /// Shows the session that a VM's key comes from.

@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
 /// A daemon, which ends with the test.
-struct Daemon<'s> {
+pub(crate) struct Daemon<'s> {
     scene: &'s Scene,
     process: Child,
 }
 
 impl<'s> Daemon<'s> {
-    fn start(scene: &'s Scene) -> Self {
+    pub(crate) fn start(scene: &'s Scene) -> Self {
         let mut run = scene.host.command(env!("CARGO_BIN_EXE_p4shield"));
         run.arg("run").arg("--config").arg(scene.config());
         let process = run.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap();
@@ -22,18 +22,18 @@ impl<'s> Daemon<'s> {
     }
 
     /// Runs a command that asks the daemon.
-    fn ask(&self, words: &[&str]) -> String {
+    pub(crate) fn ask(&self, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield"));
         let output = command.args(words).arg("--socket").arg(self.scene.socket()).output().unwrap();
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
     }
 
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap_or_default()
     }
 
     /// Returns the kinds of problems.
-    fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let status = self.status();
         let problems = status["problems"].as_array().cloned().unwrap_or_default();
         problems.iter().map(|p| p["kind"].as_str().unwrap().to_owned()).collect()
@@ -48,7 +48,7 @@ impl Drop for Daemon<'_> {
 }
 
 /// Waits until all VMs reach the outside. Their kernels ask once a second for the router's address.
-fn wait_for_pings(scene: &Scene) {
+pub(crate) fn wait_for_pings(scene: &Scene) {
     wait_until("pings of all VMs", 30, || scene.vms.iter().all(|vm| pings(&vm.ns, "10.0.0.1") == 10))
         .unwrap();
 }

@@ -4,7 +4,7 @@ use p4shield_testbed::NetNs;
 use p4shield_testbed::process::run;
 use serde_json::Value;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
@@ -81,6 +81,20 @@ impl Scene {
         std::fs::write(self.config(), text).unwrap();
     }
 
+    /// Gives the switch of a tenant of the configuration end points for controllers, with keys in a folder.
+    pub(crate) fn add_controllers(&self, tenant: &str, folder: &Path, [ovsdb, openflow]: [&str; 2]) {
+        let text = std::fs::read_to_string(self.config()).unwrap();
+        let name = format!("name = \"{tenant}\"\n");
+        let folder = folder.display();
+        let table = format!(
+            "{name}[tenant.controllers]\novsdb = \"{ovsdb}\"\nopenflow = \"{openflow}\"\nprivate_key = \
+             \"{folder}/sc-privkey.pem\"\ncertificate = \"{folder}/sc-cert.pem\"\nca_certificate = \
+             \"{folder}/authorities.pem\"\n"
+        );
+        assert!(text.contains(&name), "{text}");
+        std::fs::write(self.config(), text.replacen(&name, &table, 1)).unwrap();
+    }
+
     pub(crate) fn config(&self) -> PathBuf {
         self.path("p4shield.toml")
     }
@@ -155,7 +169,7 @@ impl Scene {
         let links = self.host.ip("-br link").unwrap();
         left.extend(links.lines().filter(|l| l.starts_with("p4") || l.starts_with("ovs")).map(str::to_owned));
         let pins = format!("/sys/fs/bpf/p4shield-nic-{}", self.first_uid + 0x8000);
-        left.extend(std::path::Path::new(&pins).exists().then_some(pins));
+        left.extend(Path::new(&pins).exists().then_some(pins));
         for folder in ["run/switches", "state/switches"] {
             let entries = std::fs::read_dir(self.folder.path().join(folder)).into_iter().flatten();
             left.extend(entries.map(|e| e.unwrap().path().display().to_string()));

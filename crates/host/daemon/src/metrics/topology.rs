@@ -13,6 +13,9 @@ pub(super) fn families(status: &Status) -> Vec<Family> {
     let mut packets = counter("nic_port_packets", "Packets of a port of the NIC switch");
     let mut bytes = counter("nic_port_bytes", "Bytes of packets of a port of the NIC switch");
     let mut dropped = counter("nic_port_packets_dropped", "Packets from a port that were dropped, by reason");
+    let mut controllers = gauge("controller_connections", "Connections of controllers to a tenant's switch");
+    let mut refused =
+        counter("controller_connections_refused", "Connections of controllers that were closed at once");
     let Some(topology) = &status.topology else { return Vec::new() };
     for switch in &topology.switches {
         let labels = vec![("switch", switch.name.clone())];
@@ -32,7 +35,12 @@ pub(super) fn families(status: &Status) -> Vec<Family> {
         bytes.add(to, port.delivered_bytes);
         port.dropped.iter().for_each(|(reason, n)| dropped.add(with(&labels, "reason", reason), *n));
     }
-    vec![up, restarts, cpu, memory, packets, bytes, dropped]
+    for point in &topology.end_points {
+        let labels = vec![("switch", point.compartment.clone()), ("protocol", point.protocol.clone())];
+        controllers.set(labels.clone(), point.connections as u64);
+        refused.add(labels, point.refused);
+    }
+    vec![up, restarts, cpu, memory, packets, bytes, dropped, controllers, refused]
 }
 
 #[cfg(test)]
@@ -40,7 +48,7 @@ mod tests {
     use super::*;
     use crate::status::TopologyStatus;
     use p4shield_scrape::text;
-    use p4shield_tenantswitch::{PortStatus, SwitchStatus};
+    use p4shield_tenantswitch::{EndPointStatus, PortStatus, SwitchStatus};
 
     #[test]
     fn tenants_switches_and_ports_have_figures() {
@@ -64,13 +72,28 @@ mod tests {
             delivered_bytes: 400,
             dropped: [("source_mac".to_owned(), 1)].into(),
         };
-        let topology =
-            Some(TopologyStatus { switches: vec![switch], ports: vec![port], ..TopologyStatus::default() });
+        let point = EndPointStatus {
+            compartment: "alice".into(),
+            tenant: "alice".into(),
+            protocol: "ovsdb".into(),
+            address: ([192, 0, 2, 1], 6640).into(),
+            problem: None,
+            connections: 3,
+            refused: 7,
+        };
+        let topology = Some(TopologyStatus {
+            switches: vec![switch],
+            ports: vec![port],
+            end_points: vec![point],
+            ..TopologyStatus::default()
+        });
         let text = text(&families(&Status { topology, ..Status::default() }));
         for line in [
             r#"p4shield_tenant_switch_up{switch="alice"} 0"#,
             r#"p4shield_tenant_switch_cpu_microseconds_total{switch="alice"} 1500"#,
             r#"p4shield_nic_port_packets_total{interface="tap0",tenant="alice",direction="delivered"} 4"#,
+            r#"p4shield_controller_connections{switch="alice",protocol="ovsdb"} 3"#,
+            r#"p4shield_controller_connections_refused_total{switch="alice",protocol="ovsdb"} 7"#,
             concat!(
                 r#"p4shield_nic_port_packets_dropped_total{interface="tap0","#,
                 r#"tenant="alice",reason="source_mac"} 1"#

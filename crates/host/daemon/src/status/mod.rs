@@ -80,6 +80,9 @@ pub struct TopologyStatus {
     pub switches: Vec<p4shield_tenantswitch::SwitchStatus>,
     /// The ports of the NIC switch, in the plan's order.
     pub ports: Vec<p4shield_tenantswitch::PortStatus>,
+    /// The end points for controllers, by address.
+    #[serde(default)]
+    pub end_points: Vec<p4shield_tenantswitch::EndPointStatus>,
 }
 
 /// Packets that belong to no VM, or to a direction that the tenant skips (`no_program = "skip"`).

@@ -71,11 +71,13 @@ pub enum ProblemKind {
     TopologyFailed,
     /// A tenant's own switch does not work.
     SwitchDown,
+    /// Controllers cannot connect to a tenant's own switch.
+    EndPointDown,
 }
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::P4vmDown,
         Self::NoChannel,
         Self::CoreShared,
@@ -106,6 +108,7 @@ impl ProblemKind {
         Self::TenantSocket,
         Self::TopologyFailed,
         Self::SwitchDown,
+        Self::EndPointDown,
     ];
 
     /// Returns the name in JSON, metrics and logs.
@@ -142,6 +145,7 @@ impl ProblemKind {
             Self::TenantSocket => "tenant_socket",
             Self::TopologyFailed => "topology_failed",
             Self::SwitchDown => "switch_down",
+            Self::EndPointDown => "end_point_down",
         }
     }
 

@@ -1,7 +1,7 @@
 //! Open vSwitch's two programs: started, and started again when one ends.
 
-use super::ovs;
-use crate::order::Settings;
+use super::{controllers, ovs};
+use crate::order::{Controllers, Settings};
 use backon::BackoffBuilder as _;
 use p4shield_compartment::RESTART_PAUSES;
 use std::process::Child;
@@ -62,6 +62,15 @@ impl Daemons {
         ovs::configure(&settings)?;
         *kept = settings;
         Ok(())
+    }
+
+    /// Has the switch listen for controllers.
+    ///
+    /// # Errors
+    /// The switch refuses it, or does not listen.
+    pub(super) fn listen(&self, controllers: &Controllers) -> Result<(), String> {
+        let _configuring = self.0.settings();
+        controllers::configure(controllers)
     }
 
     /// Announces the VMs' addresses, and again twice: a machine does not change an entry that it has just

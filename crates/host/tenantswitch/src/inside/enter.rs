@@ -3,7 +3,10 @@
 //! host's network, and the other layers.
 
 use super::{InsideError, Options, seccomp};
-use p4shield_sandbox::{self as layers, During as _, NameInside, Root, SandboxError, Step, Writable};
+use crate::order::{OPENFLOW, OVSDB};
+use p4shield_sandbox::{
+    self as layers, Allowed, During as _, NameInside, Root, SandboxError, Step, Writable,
+};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -69,13 +72,15 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     let scratch = 4 << 20;
     layers::own_root(&Root { visible: VISIBLE, devices: DEVICES, writable: &writable, scratch })?;
     limit(&options.limits)?;
-    restrict()?;
+    restrict(options.on_host)?;
     Ok(orders)
 }
 
 /// Takes away what no process of a compartment may, in namespaces and root of its own.
-pub(super) fn restrict() -> Result<(), SandboxError> {
-    layers::allow_only(VISIBLE, WRITABLE)?;
+/// With the host's network, it has no port there.
+pub(super) fn restrict(on_host: bool) -> Result<(), SandboxError> {
+    let tcp: &[u16] = if on_host { &[] } else { &[OVSDB, OPENFLOW] };
+    layers::allow_only(&Allowed { readable: VISIBLE, writable: WRITABLE, tcp })?;
     layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
     seccomp::apply()
 }

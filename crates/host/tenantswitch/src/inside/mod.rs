@@ -1,6 +1,7 @@
 //! The first process of a switch compartment: enters the sandbox, keeps Open vSwitch running, and executes
 //! the host's orders with Open vSwitch's own tools. Nothing of what a switch says is read outside.
 
+mod controllers;
 mod daemons;
 mod enter;
 mod join;
@@ -87,6 +88,7 @@ fn serve(client: &UnixStream, daemons: &Daemons) -> io::Result<()> {
         }
         let done = match serde_json::from_str(&line) {
             Ok(Order::Configure(settings)) => daemons.configure(settings),
+            Ok(Order::Controllers(controllers)) => daemons.listen(&controllers),
             Ok(Order::Announce) => daemons.announce(),
             Ok(Order::Stop) => daemons.stop(),
             Ok(Order::Report) => daemons.health(),

@@ -2,6 +2,7 @@
 
 use super::enter::{RUN, STATE};
 use crate::order::Settings;
+use serde_json::json;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -17,7 +18,7 @@ const START: Duration = Duration::from_secs(20);
 /// Frames that the tool is given at a time, as its arguments.
 const AT_A_TIME: usize = 256;
 /// Seconds that a tool waits for a switch.
-const TIMEOUT: &str = "--timeout=15";
+pub(super) const TIMEOUT: &str = "--timeout=15";
 /// Where the distribution has the schema of the database.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -48,6 +49,12 @@ pub(super) fn start_database() -> Result<Child, String> {
     let socket = format!("{RUN}/db.sock");
     let mut command = tool("ovsdb-server");
     command.arg(format!("{STATE}/conf.db")).arg(format!("--remote=punix:{socket}")).args(QUIET);
+    // What ovs-ctl of Open vSwitch gives it: managers, and their TLS, are in the database.
+    command.arg("--remote=db:Open_vSwitch,Open_vSwitch,manager_options");
+    command.args(
+        ["private_key", "certificate", "ca_cert"]
+            .map(|column| format!("--{}=db:Open_vSwitch,SSL,{column}", column.replace('_', "-"))),
+    );
     let child = start(command)?;
     listens(&socket)?;
     run(tool("ovs-vsctl").args([TIMEOUT, "--no-wait", "init"]))?;
@@ -103,10 +110,11 @@ pub(super) fn configure(settings: &Settings) -> Result<(), String> {
         vsctl.args(["--", "--may-exist", "add-port", bridge, &port.interface]);
         let number = format!("ofport_request={}", port.number);
         vsctl.args(["--", "set", "interface", &port.interface, &number, OURS]);
+        // One that a controller gave stays. A string in JSON is one of the database.
+        vsctl.args(port.iface_id.as_ref().map(|id| format!("external_ids:iface-id={}", json!(id))));
     }
     // The tool waits for the switch only if it changes something.
-    let order = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    vsctl.args(["--", "set", "Open_vSwitch", ".", &format!("external_ids:p4shield-order={order}")]);
+    vsctl.args(["--", "set", "Open_vSwitch", ".", &another_order()]);
     run(&mut vsctl)?;
     let failed = run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name,error", "find"]).args([
         "interface",
@@ -120,6 +128,12 @@ pub(super) fn configure(settings: &Settings) -> Result<(), String> {
     listens(&format!("{RUN}/{bridge}.mgmt"))?;
     // All rules, or none of them.
     feed(tool("ovs-ofctl").args([TIMEOUT, "--bundle", "add-flows", bridge, "-"]), &settings.rules)
+}
+
+/// Returns a value of the database that each order changes.
+pub(super) fn another_order() -> String {
+    let order = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("external_ids:p4shield-order={order}")
 }
 
 /// Sends the announcements.
@@ -170,7 +184,7 @@ fn start(mut command: Command) -> Result<Child, String> {
 }
 
 /// Runs a tool; returns what it prints.
-fn run(command: &mut Command) -> Result<String, String> {
+pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("cannot run {name}: {e}"))?;
     if output.status.success() {

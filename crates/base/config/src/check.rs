@@ -58,8 +58,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let placement = c.placement(file, attachment);
     let compartment = c.compartment(file.compartment.as_ref(), Compartment::default(), placement);
     let tee = c.tee(file.tee.as_ref(), Tee::default(), compartment);
-    let level = c.level(file, attachment);
-    let topology = c.topology(file, level);
+    let level = c.level(file);
+    let topology = c.topology(file, level, attachment);
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let machine = c.machine(file.machine.as_ref().unwrap_or(&file::Machine::default()));
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t, (compartment, tee), placement)).collect();
@@ -67,7 +67,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     c.unique_addresses(file, attachment);
     c.networks(file, attachment);
     c.unshared_paths(file);
-    let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
+    let mut wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
+    wires.extend(c.inner_wires(file, attachment, &wires));
     c.unique_interfaces(file);
     let ports = c.ports(file, attachment);
     let tunnels = c.tunnels(file, attachment);
@@ -400,7 +401,7 @@ impl Checker<'_> {
         );
         let vm = self.vm_ref(&w.tenant, &w.vm, tenants)?;
         let own_addresses_only = w.own_addresses_only;
-        Some(Wire { vm_interface, switch_interface, vm, others, own_addresses_only })
+        Some(Wire { vm_interface, switch_interface, port: None, vm, others, own_addresses_only })
     }
 
     /// Returns the VM with these names.

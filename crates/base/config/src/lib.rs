@@ -21,6 +21,7 @@ mod controllers;
 mod error;
 mod file;
 mod handshake;
+mod inner_wires;
 mod numbers;
 mod paths;
 mod port;
@@ -317,6 +318,9 @@ pub struct Wire {
     pub vm_interface: String,
     /// The interface to the switch.
     pub switch_interface: String,
+    /// The other end of `switch_interface`, which is a port of the tenants' switches, if P4 Shield makes the
+    /// pair. `None`: the file has the wire.
+    pub port: Option<String>,
     /// The VM that it belongs to.
     pub vm: VmRef,
     /// What happens to packets that belong to no VM, such as ARP.
@@ -374,6 +378,15 @@ impl Config {
     #[must_use]
     pub fn tenant(&self, name: &str) -> Option<(usize, &Tenant)> {
         self.numbered_tenants().find(|(_, t)| t.name == name)
+    }
+
+    /// Returns whether the switch of a VM has its interface as a port, with no wire between, so that no
+    /// program judges its packets.
+    #[must_use]
+    pub fn has_no_wire(&self, tenant: &str, vm: usize) -> bool {
+        let Some((number, _)) = self.tenant(tenant) else { return false };
+        let its = |wire: &Wire| (usize::from(wire.vm.tenant), usize::from(wire.vm.vm)) == (number, vm);
+        self.topology.is_some() && !self.wires.iter().any(its)
     }
 
     /// Returns the role of the port with this name.

@@ -3,6 +3,7 @@
 use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
+use super::inner_wires::PREFIX;
 use super::quantity::SizeLimits;
 use macaddr::MacAddr6;
 use serde::{Deserialize, Serialize};
@@ -100,7 +101,7 @@ pub struct Topology {
 }
 
 impl Checker<'_> {
-    pub(super) fn level(&mut self, file: &file::File, attachment: Attachment) -> Level {
+    pub(super) fn level(&mut self, file: &file::File) -> Level {
         let Some(value) = &file.level else { return Level::Baseline };
         if value.as_ref() == "3" {
             let message = "level: \"3\" is not implemented in this version; write level = \"2\"";
@@ -119,19 +120,32 @@ impl Checker<'_> {
             );
             self.problem(value.span(), message);
         }
-        if attachment != Attachment::Wire {
-            let message = format!(
-                "level: {:?} does not go with attachment = \"{}\": programs inside tenant switches are \
-                 not implemented in this version; write level = \"baseline\", or remove the key attachment",
-                level.name(),
-                attachment.name()
-            );
-            self.problem(value.span(), message);
-        }
         level
     }
 
-    pub(super) fn topology(&mut self, file: &file::File, level: Level) -> Option<Topology> {
+    /// Refuses the attachments to switches that P4 Shield does not start.
+    fn attachment_of_topology(&mut self, t: &file::Topology, attachment: Attachment) {
+        let reason = match attachment {
+            Attachment::Wire => return,
+            Attachment::Dpdk => "tenants' switches run without DPDK, so no library judges packets in them",
+            Attachment::Xsk => {
+                "tenants' switches have no AF_XDP sockets, so no library judges packets in them"
+            }
+        };
+        let message = format!(
+            "[topology] does not go with attachment = \"{}\": {reason}; remove the key attachment, and \
+             each VM with a program gets a wire between its interface and the switch",
+            attachment.name()
+        );
+        self.problem(t.uplink.span(), message);
+    }
+
+    pub(super) fn topology(
+        &mut self,
+        file: &file::File,
+        level: Level,
+        attachment: Attachment,
+    ) -> Option<Topology> {
         self.end_points(file);
         let Some(t) = &file.topology else {
             // Above the baseline, it is the table that is missing.
@@ -140,6 +154,7 @@ impl Checker<'_> {
             }
             return None;
         };
+        self.attachment_of_topology(t, attachment);
         let uplink = self.host_interface("uplink", &t.uplink);
         let gateway_mac = self.mac("gateway_mac", &t.gateway_mac);
         let host = self.number("host", t.host.as_ref(), 0, 0, MAX_HOST);
@@ -149,7 +164,7 @@ impl Checker<'_> {
         let memory = self.size("memory", t.memory.as_ref(), &MEMORY);
         self.vms_of_topology(file, t);
         self.zones(file);
-        self.wires_of_topology(file, level);
+        self.wires_of_topology(file);
         let state = self.path(t.state.as_deref().unwrap_or(Path::new(STATE)));
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
         // Without an address there is a problem already, and no configuration.
@@ -275,23 +290,18 @@ impl Checker<'_> {
     }
 
     /// Refuses wires at interfaces that are ports of the topology: both would take the packets.
-    fn wires_of_topology(&mut self, file: &file::File, level: Level) {
+    fn wires_of_topology(&mut self, file: &file::File) {
         let vms = || file.tenant.iter().flat_map(|t| &t.vm).filter_map(|v| v.interface.as_ref());
         for interface in file.wire.iter().flat_map(|w| [&w.vm_interface, &w.switch_interface]) {
             if !vms().any(|i| i.as_ref() == interface.as_ref()) {
                 continue;
             }
-            let reason = match level {
-                Level::Baseline => {
-                    "a port of the switch of [topology]; write the other end of the wire's \
-                     switch_interface as the VM's interface"
-                }
-                Level::One | Level::Two => {
-                    "a port of [topology]: programs inside tenant switches are not implemented in this \
-                     version; remove the wire, or write level = \"baseline\""
-                }
-            };
-            self.problem(interface.span(), format!("interface {:?} is {reason}", interface.as_ref()));
+            let message = format!(
+                "interface {:?} is a port of [topology], and both would take the packets; remove the wire: a \
+                 VM with a program gets one of P4 Shield's own",
+                interface.as_ref()
+            );
+            self.problem(interface.span(), message);
         }
     }
 
@@ -307,7 +317,7 @@ impl Checker<'_> {
                 "{key}: {text:?} is not a name that switches take; write letters, digits, '.', '_' or '-'"
             );
             self.problem(name.span(), message);
-        } else if begins("p4s") {
+        } else if begins("p4s") || text.starts_with(PREFIX) {
             let message = format!(
                 "{key}: {text:?} is like the names of interfaces that P4 Shield makes; write another"
             );

@@ -229,6 +229,11 @@ impl Host {
                 locked(done, |done| done.connected.push(link.outer.clone()));
             }
         }
+        for link in pairs::wires(planned) {
+            if pairs::ensure_wire(link)? {
+                locked(done, |done| done.connected.push(link.outer.clone()));
+            }
+        }
         let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
         locked(done, |done| done.absent.extend(absent));
         place.configure(plan, present)?;

@@ -16,6 +16,27 @@ pub(crate) fn of(compartment: &Compartment) -> impl Iterator<Item = (&Link, MacA
     compartment.in_out.iter().map(|link| (link, compartment.mac)).chain(gateways)
 }
 
+/// Returns the pairs between a compartment's VMs' wires and their ports.
+pub(crate) fn wires(compartment: &Compartment) -> impl Iterator<Item = &Link> {
+    compartment.tenants.iter().flat_map(|t| &t.vms).filter_map(|vm| vm.wire.as_ref())
+}
+
+/// Makes the pair of a wire, unless it is there. Its outer end is down. Returns whether the pair was made.
+pub(crate) fn ensure_wire(link: &Link) -> Result<bool, TopologyError> {
+    let Link { outer, inner } = link;
+    if index_of(outer).is_ok() && index_of(inner).is_ok() {
+        return Ok(false);
+    }
+    remove(outer)?;
+    add_pair(PairEnd { name: outer, mac: None }, PairEnd { name: inner, mac: None })?;
+    // Without IPv6 the kernel sends no packets of its own there.
+    for name in [outer, inner] {
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+    }
+    start(inner)?;
+    Ok(true)
+}
+
 /// Makes a pair whose inner end is in a compartment's network namespace, unless it is there. A new
 /// compartment has none. Both ends are down. Returns whether the pair was made.
 pub(crate) fn ensure(link: &Link, mac: MacAddr6, namespace: BorrowedFd<'_>) -> Result<bool, TopologyError> {
@@ -52,7 +73,7 @@ pub(crate) fn open_inner(compartment: &Compartment, namespace: BorrowedFd<'_>) -
 
 /// Sets the outer ends up. Before the NIC switch serves them, a compartment would reach the host's own stack.
 pub(crate) fn open_outer(compartment: &Compartment) -> Result<(), TopologyError> {
-    for (link, _) in of(compartment) {
+    for link in of(compartment).map(|(link, _)| link).chain(wires(compartment)) {
         start(&link.outer)?;
     }
     Ok(())
@@ -63,8 +84,10 @@ pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
     let planned: BTreeSet<&str> = plan
         .iter()
         .flat_map(|plan| &plan.compartments)
-        .flat_map(|c| of(c).map(|(link, _)| &*link.outer))
+        .flat_map(|c| of(c).map(|(link, _)| link).chain(wires(c)))
+        .map(|link| &*link.outer)
         .collect();
+    // The other end of a wire goes with its port.
     for name in names()?.iter().filter(|name| is_ours(name) && !planned.contains(&***name)) {
         remove(name)?;
     }
@@ -88,6 +111,9 @@ fn on_its_way(link: &Link) -> String {
 /// Returns whether an interface has a name that plans give.
 fn is_ours(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(hash) = name.strip_prefix("p4sw") {
+        return hash.len() == 8 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    }
     let Some(rest) = name.strip_prefix("p4s") else { return false };
     let rest = rest.strip_suffix('p').unwrap_or(rest);
     rest.strip_suffix("io").is_some_and(is_number)
@@ -100,7 +126,11 @@ mod tests {
 
     #[test]
     fn only_interfaces_of_plans_are_taken_for_ours() {
-        assert!(["p4s1io", "p4s17iop", "p4s2gw3", "p4s2gw3p"].into_iter().all(is_ours));
-        assert!(!["p4s1gw", "p4sgw1", "p4sxio", "eth0", "p4s1br", "p4shield0"].into_iter().any(is_ours));
+        assert!(["p4s1io", "p4s17iop", "p4s2gw3", "p4s2gw3p", "p4sw0a1b2c3d"].into_iter().all(is_ours));
+        assert!(
+            !["p4s1gw", "p4sgw1", "p4sxio", "eth0", "p4s1br", "p4shield0", "p4sw0a1b2c3di"]
+                .into_iter()
+                .any(is_ours)
+        );
     }
 }

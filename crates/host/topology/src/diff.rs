@@ -210,11 +210,12 @@ fn tenant(t: &Tenant, c: &Compartment) -> Vec<Field> {
 }
 
 fn of_vm(vm: &Vm) -> Vec<Field> {
-    let Vm { name: _, number, interface, mac, addresses, iface_id } = vm;
+    let Vm { name: _, number, interface, wire, mac, addresses, iface_id } = vm;
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     vec![
         field("number", number),
         field("interface", interface),
+        field("wire", link(wire.as_ref())),
         field("mac", text(*mac)),
         field("addresses", addresses.join(" ")),
         field("iface_id", or_none(iface_id.as_ref())),

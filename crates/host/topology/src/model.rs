@@ -97,6 +97,10 @@ pub struct Vm {
     pub number: u16,
     /// The host's side of its network interface.
     pub interface: String,
+    /// The pair of interfaces between its wire, where a program judges its packets, and its switch. `None`:
+    /// its interface is the port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Link>,
     /// Its Ethernet address.
     #[serde(with = "mac")]
     pub mac: MacAddr6,
@@ -107,12 +111,13 @@ pub struct Vm {
     pub iface_id: Option<String>,
 }
 
-/// A pair of interfaces that connects a switch compartment with the NIC switch.
+/// A pair of interfaces that connects a switch compartment or a wire with the NIC switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The end at the NIC switch.
+    /// The end at the NIC switch; of a wire at the baseline, the port of the switch.
     pub outer: String,
-    /// The end in the compartment, a port of its switch, with the address of compartment or tenant.
+    /// The end in the compartment, a port of its switch, with the address of compartment or tenant; or the
+    /// wire's end.
     pub inner: String,
 }
 
@@ -213,7 +218,7 @@ impl Compartment {
                 }
                 None => ports.extend(t.vms.iter().map(|vm| SwitchPort {
                     iface_id: vm.iface_id.clone(),
-                    ..port(&vm.interface, vm.port(), None)
+                    ..port(vm.port_interface(), vm.port(), None)
                 })),
             }
         }
@@ -230,6 +235,12 @@ impl Tenant {
 }
 
 impl Vm {
+    /// Returns the interface that is its port.
+    #[must_use]
+    pub fn port_interface(&self) -> &str {
+        self.wire.as_ref().map_or(&self.interface, |link| &link.outer)
+    }
+
     /// Returns the number in OpenFlow of its port, at the baseline.
     #[must_use]
     pub const fn port(&self) -> u16 {

@@ -158,7 +158,10 @@ impl Drawing {
                 format!("M{} {at}", SWITCH[1])
             };
             self.way(&colour, format_args!("{from}H{left}"));
-            self.text("code", [SWITCH[1] + 8, at - 5], &vm.interface);
+            self.text("code", [SWITCH[1] + 8, at - 5], vm.port_interface());
+            if vm.wire.is_some() {
+                self.text("code", [SWITCH[1] + 8, at + 13], "program");
+            }
             self.rect("box", [left, TENANTS[1] - 10], [top, top + VM[0]]);
             self.text("", [left + 10, top + 19], cut(&vm.name));
             let addresses: Vec<_> = vm.addresses.iter().map(ToString::to_string).collect();

@@ -77,7 +77,7 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         vms: assign_vms(config, &previous.vms)?,
         cores: assign_cores(topology.cores, names(), &previous.cores, cores)?,
     };
-    let planner = Planner { level: config.level, topology, numbers };
+    let planner = Planner { level: config.level, topology, wires: &config.wires, numbers };
     let mut compartments =
         groups.iter().map(|group| planner.compartment(group)).collect::<Result<Vec<_>, _>>()?;
     compartments.sort_by_key(|c| c.number);
@@ -204,6 +204,7 @@ fn assign_cores<'n>(
 struct Planner<'c> {
     level: Level,
     topology: &'c Topology,
+    wires: &'c [config::Wire],
     numbers: Numbers,
 }
 
@@ -242,8 +243,8 @@ impl Planner<'_> {
         let vlan = self.topology.first_vlan + number - 1;
         // Two switches of a tenant have one at the same time while the level changes.
         let link = Link { outer: format!("p4s{switch}gw{number}"), inner: format!("gw-{number}") };
-        let mut vms =
-            tenant.numbered_vms().map(|(_, vm)| self.vm(&tenant.name, vm)).collect::<Result<Vec<_>, _>>()?;
+        let vms = tenant.numbered_vms().map(|(_, vm)| self.vm(&tenant.name, vm));
+        let mut vms = vms.collect::<Result<Vec<_>, _>>()?;
         vms.sort_by_key(|vm| vm.number);
         Ok(Tenant {
             name: tenant.name.clone(),
@@ -261,7 +262,10 @@ impl Planner<'_> {
         };
         let number = self.numbers.vms[&name_of_vm(tenant, &vm.name)];
         let (name, addresses, iface_id) = (vm.name.clone(), vm.addresses.clone(), vm.iface_id.clone());
-        Ok(Vm { name, number, interface, mac, addresses, iface_id })
+        let wire = self.wires.iter().find(|wire| wire.vm_interface == interface);
+        let wire = wire
+            .and_then(|wire| Some(Link { outer: wire.port.clone()?, inner: wire.switch_interface.clone() }));
+        Ok(Vm { name, number, interface, wire, mac, addresses, iface_id })
     }
 
     /// Returns whether compartments stand behind a NIC switch.

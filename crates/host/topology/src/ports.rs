@@ -41,10 +41,9 @@ impl Tenant {
         let vlan = self.vlan;
         let gateway =
             self.gateway.iter().map(|link| port(&link.outer, Role::Gateway { vlan, mac: self.mac }));
-        let vms = self
-            .vms
-            .iter()
-            .map(|vm| port(&vm.interface, Role::Vm { vlan, mac: vm.mac, addresses: vm.addresses.clone() }));
+        let vms = self.vms.iter().map(|vm| {
+            port(vm.port_interface(), Role::Vm { vlan, mac: vm.mac, addresses: vm.addresses.clone() })
+        });
         gateway.chain(vms).collect()
     }
 }

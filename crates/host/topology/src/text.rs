@@ -79,15 +79,22 @@ impl Plan {
     }
 
     fn vm_table(&self) -> String {
+        let tenants = || self.compartments.iter().flat_map(|c| &c.tenants);
+        // The VM's own interface, if a wire is between it and the port.
+        let wires = tenants().flat_map(|t| &t.vms).any(|vm| vm.wire.is_some());
         let mut rows = Vec::new();
-        for t in self.compartments.iter().flat_map(|c| &c.tenants) {
+        for t in tenants() {
             for vm in &t.vms {
                 let addresses: Vec<_> = vm.addresses.iter().map(ToString::to_string).collect();
-                let name = format!("{}/{}", t.name, vm.name);
-                rows.push(vec![name, vm.interface.clone(), mac(vm.mac), addresses.join(" ")]);
+                let mut row = vec![format!("{}/{}", t.name, vm.name), vm.port_interface().to_owned()];
+                row.extend([mac(vm.mac), addresses.join(" ")]);
+                let wire = vm.wire.as_ref().map_or("-", |_| &vm.interface);
+                row.extend(wires.then(|| wire.to_owned()));
+                rows.push(row);
             }
         }
-        table(&["VM", "PORT", "MAC", "ADDRESSES"], rows)
+        let header = ["VM", "PORT", "MAC", "ADDRESSES", "PROGRAM AT"];
+        table(&header[..if wires { 5 } else { 4 }], rows)
     }
 
     fn controller_table(&self) -> String {

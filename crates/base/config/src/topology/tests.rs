@@ -163,7 +163,7 @@ fn interfaces_that_switches_cannot_take_are_refused() {
         let uplink = refused("eth0", name);
         assert!(uplink.starts_with("3:10: uplink: ") && uplink.contains(part), "{uplink}");
     }
-    assert!(parse(&TOPOLOGY.replace("tap-web", "p4sw")).is_ok());
+    assert!(parse(&TOPOLOGY.replace("tap-web", "p4s")).is_ok());
 }
 
 #[test]
@@ -197,31 +197,60 @@ fn names_of_compartments_are_unique() {
 }
 
 #[test]
-fn attachments_inside_tenant_switches_are_refused() {
+fn attachments_to_other_switches_are_refused() {
     for attachment in ["dpdk", "xsk"] {
-        let text = format!("attachment = \"{attachment}\"\n{TOPOLOGY}");
-        let error = errors(&text);
-        assert!(error.starts_with("2:9: level: \"2\" does not go with"), "{error}");
-        assert!(
-            error.contains("programs inside tenant switches are not implemented in this version"),
-            "{error}"
-        );
-        assert!(parse(&text.replacen("\"2\"", "\"baseline\"", 1)).is_ok());
+        for level in ["baseline", "1", "2"] {
+            let text = format!("attachment = \"{attachment}\"\n{TOPOLOGY}");
+            let error = errors(&text.replacen("\"2\"", &format!("{level:?}"), 1));
+            assert!(error.starts_with("4:10: [topology] does not go with attachment"), "{error}");
+            assert!(error.contains("each VM with a program gets a wire"), "{error}");
+        }
     }
+}
+
+#[test]
+fn vms_with_programs_have_wires_at_each_level() {
+    let with = |line: &str| {
+        TOPOLOGY.replacen("mac = \"02:00:00:00:00:01\"", &format!("mac = \"02:00:00:00:00:01\"\n{line}"), 1)
+    };
+    assert_eq!(parse(TOPOLOGY).unwrap().wires, []);
+    assert!(parse(TOPOLOGY).unwrap().has_no_wire("alice", 0));
+    for line in ["ingress = [\"a.o\"]", "egress = [\"a.o\"]", "info_page = \"/run/i\"\nkey_file = \"k\""] {
+        for level in ["baseline", "1", "2"] {
+            let config = parse(&with(line).replacen("\"2\"", &format!("{level:?}"), 1)).unwrap();
+            let [wire] = &config.wires[..] else { panic!("{:?}", config.wires) };
+            assert_eq!((&*wire.vm_interface, &*wire.switch_interface), ("tap-web", "p4sw1165c1b9i"));
+            assert_eq!(wire.port.as_deref(), Some("p4sw1165c1b9"));
+            assert_eq!((wire.vm.tenant, wire.vm.vm), (0, 0));
+            assert!(!config.has_no_wire("alice", 0) && config.has_no_wire("bob", 0));
+        }
+    }
+    for line in ["socket = \"/run/s\"", "no_program = \"drop\""] {
+        let text = TOPOLOGY.replacen("name = \"alice\"", &format!("name = \"alice\"\n{line}"), 1);
+        assert_eq!(parse(&text).unwrap().wires.len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn wires_of_the_file_keep_their_vms() {
     let wire = |interface: &str| {
         format!(
-            "{TOPOLOGY}[[wire]]\nvm_interface = \"{interface}\"\nswitch_interface = \"s\"\n\
-             tenant = \"alice\"\nvm = \"web\"\n"
+            "{}[[wire]]\nvm_interface = \"{interface}\"\nswitch_interface = \"s\"\n\
+             tenant = \"alice\"\nvm = \"web\"\n",
+            TOPOLOGY.replacen(
+                "mac = \"02:00:00:00:00:01\"",
+                "mac = \"02:00:00:00:00:01\"\ningress = [\"a.o\"]",
+                1
+            )
         )
     };
-    assert!(parse(&wire("tap-inner")).is_ok(), "a wire before the topology's port");
-    let inside = errors(&wire("tap-web"));
-    assert!(
-        inside.starts_with("21:16: interface \"tap-web\" is a port of [topology]: programs inside"),
-        "{inside}"
-    );
-    let baseline = errors(&wire("tap-web").replacen("\"2\"", "\"baseline\"", 1));
-    assert!(baseline.contains("write the other end of the wire's switch_interface"), "{baseline}");
+    let config = parse(&wire("tap-inner")).unwrap();
+    assert_eq!(config.wires.len(), 1, "a wire before the topology's port");
+    assert_eq!(config.wires[0].port, None);
+    let error = errors(&wire("tap-web"));
+    assert!(error.starts_with("22:16: interface \"tap-web\" is a port of [topology], and both"), "{error}");
+    let error = refused("\"tap-web\"", "\"p4sw00000000\"");
+    assert!(error.contains("like the names of interfaces that P4 Shield makes"), "{error}");
 }
 
 #[test]

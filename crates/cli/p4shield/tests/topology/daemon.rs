@@ -28,6 +28,10 @@ impl<'s> Daemon<'s> {
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     pub(crate) fn status(&self) -> Value {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap_or_default()
     }
@@ -42,7 +46,7 @@ impl<'s> Daemon<'s> {
 
 impl Drop for Daemon<'_> {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
+        let _ = kill_process(self.pid(), Signal::TERM);
         let _ = self.process.wait();
     }
 }

@@ -29,6 +29,11 @@ const SKIPPED: &str = "the P4 VM does not judge these packets: with no_program =
                        in the configuration, they bypass it; name the program in the configuration and run \
                        `p4shield reload`";
 
+/// Reason why no program can be loaded for a VM whose interface is a port of its tenant's switch.
+const UNWIRED: &str = "this VM has no wire between its interface and its tenant's switch, where a program \
+                       would judge: name its first program in the configuration (ingress or egress of \
+                       [[tenant.vm]]), and run `p4shield reload`";
+
 /// The configuration that is in force, with the supervisors of its tenants.
 #[derive(Clone)]
 pub(crate) struct Running {
@@ -178,6 +183,9 @@ impl DaemonState {
         let LoadRequest { objects: files, contents, temporary, uid } = request;
         if !files.is_empty() && found.tenant.skips(found.vm, found.direction) {
             return Err(SKIPPED.to_owned());
+        }
+        if !files.is_empty() && self.running().config.has_no_wire(&found.tenant.name, found.vm) {
+            return Err(UNWIRED.to_owned());
         }
         let objects = if contents.is_empty() { read_objects(&files) } else { checked(&files, contents) };
         let objects = found.logged(objects)?;

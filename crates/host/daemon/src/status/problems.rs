@@ -1,7 +1,7 @@
 //! Finds what is wrong with tenants, their files and wires; `switches` does so for switches: `roles` (ports
 //! that are not mediated, bypassed or not seen) and `absent`.
 
-use crate::config::{Attachment, Config, Level, Tenant};
+use crate::config::{Attachment, Config, Tenant};
 use crate::status::problem::{Problem, ProblemKind};
 use crate::status::{DirectionStatus, HandshakeStatus, State, TenantStatus, VmStatus, WireStatus};
 use p4shield_abi::FailPolicy;
@@ -244,8 +244,8 @@ pub(crate) fn of_wires(config: &Config, wires: &[WireStatus]) -> Vec<Problem> {
             problems.push(problem.at("interface", &side.interface));
         }
     }
-    // VMs have their network from the tenants' switches.
-    if config.topology.is_some() && config.level != Level::Baseline {
+    // A VM that programs may judge has a wire, which came with its switch.
+    if config.topology.is_some() {
         return problems;
     }
     let has_wire = |tenant: usize, vm: usize| {

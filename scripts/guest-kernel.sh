@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks the distribution's own kernel into FOLDER, without installing it: FOLDER/vmlinuz and FOLDER/modules/VERSION.
-# The tests' guests run it. Safe to run again and by several at once; what is there is left alone and needs no network.
+# guest-kernel.sh FOLDER [KIND]: unpacks the distribution's own kernel into FOLDER, without installing it: FOLDER/vmlinuz and
+# FOLDER/modules/VERSION. KIND is `cloud`, the default, whose drivers are those of virtual devices, or `any`, with drivers of
+# network cards, too. The tests' guests run it. Safe to run again and by several at once; what is there is left alone and needs no network.
 set -euo pipefail
 
-folder=${1:?usage: $0 FOLDER}
+folder=${1:?usage: $0 FOLDER [cloud|any]}
 die() { printf 'guest-kernel: %s\n' "$*" >&2; exit 1; }
 
 mkdir -p "$folder"
@@ -14,8 +15,12 @@ for tool in apt-get apt-cache dpkg; do
   command -v "$tool" >/dev/null || die "$tool is missing; guests run a kernel package of Debian"
 done
 
-# The metapackage's name is stable, and it depends on the newest kernel made for virtual machines.
-meta=linux-image-cloud-$(dpkg --print-architecture)
+# The metapackage's name is stable, and it depends on the newest kernel.
+case ${2:-cloud} in
+cloud) meta=linux-image-cloud-$(dpkg --print-architecture) ;;
+any) meta=linux-image-$(dpkg --print-architecture) ;;
+*) die "$2 is no kind of kernel: cloud or any" ;;
+esac
 newest() { apt-cache depends "$meta" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | head -n1; }
 
 work=$(mktemp -d --tmpdir="$folder")

@@ -210,7 +210,7 @@ pub fn delete(interface: &str) -> Result<(), LinkError> {
     request(Rtm::Dellink, NlmF::empty(), which, RtBuffer::new()).map_err(LinkError::of("delete", interface))
 }
 
-fn change(builder: IfinfomsgBuilder, index: u32, attributes: Attributes) -> io::Result<()> {
+pub(crate) fn change(builder: IfinfomsgBuilder, index: u32, attributes: Attributes) -> io::Result<()> {
     request(Rtm::Newlink, NlmF::empty(), builder.ifi_index(index.cast_signed()), attributes)
 }
 
@@ -238,7 +238,7 @@ where
     }
 }
 
-fn attribute<T: neli::consts::rtnl::RtaType, P: neli::Size + neli::ToBytes>(
+pub(crate) fn attribute<T: neli::consts::rtnl::RtaType, P: neli::Size + neli::ToBytes>(
     kind: T,
     payload: P,
 ) -> io::Result<Rtattr<T, Buffer>> {

@@ -81,7 +81,9 @@ pub struct PortCounters {
     pub delivered_packets: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    drops: [u64; Reason::ALL.len()],
+    /// Frames that came from it and were dropped without a known reason, as network cards count them.
+    pub unexplained_drops: u64,
+    pub(crate) drops: [u64; Reason::ALL.len()],
 }
 
 impl PortCounters {
@@ -94,7 +96,7 @@ impl PortCounters {
     /// Returns how many frames that came from the port were dropped.
     #[must_use]
     pub fn dropped_in_all(&self) -> u64 {
-        self.drops.iter().sum()
+        self.drops.iter().sum::<u64>() + self.unexplained_drops
     }
 
     /// Bytes of the program's counters on one processor.
@@ -112,6 +114,7 @@ impl PortCounters {
             received_bytes: at(1),
             delivered_packets: at(2),
             delivered_bytes: at(3),
+            unexplained_drops: 0,
             drops: std::array::from_fn(|reason| at(BEFORE_REASONS + reason)),
         }
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use p4shield_links::LinkError;
+
 /// Reason why the NIC switch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
@@ -44,6 +46,30 @@ pub enum NicError {
         #[source]
         source: libbpf_rs::Error,
     },
+    /// A network card cannot be the NIC switch.
+    #[error("cannot use {card} as the NIC switch: {reason}")]
+    Card {
+        /// The interface of its physical function.
+        card: String,
+        /// The reason and the remedy.
+        reason: String,
+    },
+    /// A port's virtual function of a network card cannot be set.
+    #[error("cannot serve the port {port} with {card}{remedy}")]
+    Function {
+        /// The interface of the card's physical function.
+        card: String,
+        /// The port's interface.
+        port: String,
+        /// The remedy, if it is known.
+        remedy: &'static str,
+        /// The cause.
+        #[source]
+        source: LinkError,
+    },
+    /// The kernel does not tell about a network card, or does not reset a virtual function.
+    #[error("a network card fails as the NIC switch")]
+    CardRefused(#[source] LinkError),
     /// The kernel refused a program or a map.
     #[error("cannot {step} of the NIC switch{}", denied(source))]
     Kernel {

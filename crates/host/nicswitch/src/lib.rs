@@ -11,8 +11,14 @@
 //! Only IPv4, IPv6 and ARP pass, and no frame with a VLAN tag: a port's VLAN is a key of the policy and is on
 //! no wire. Without an uplink nothing goes outside.
 //!
-//! [`NicSwitch`] is what a back end does. [`Xdp`] is the one in software: a program on each port's interface.
-//! It needs from its caller:
+//! [`NicSwitch`] is what a back end does:
+//!
+//! | back end | the switch is | enforces |
+//! |---|---|---|
+//! | [`Xdp`] | in software: a program on each port's interface | all of the policy |
+//! | [`Sriov`] | a network card's, between its virtual functions | VLANs and source MAC addresses, see there |
+//!
+//! [`Xdp`] needs from its caller:
 //!
 //! - Each port's interface exists, and its other end takes redirected frames: the peer of a veth needs NAPI,
 //!   by `ethtool -K X gro on` before it moves to another namespace, or by an XDP program of its own.
@@ -29,10 +35,12 @@ mod check;
 mod counters;
 mod error;
 mod policy;
+mod sriov;
 mod xdp;
 
 pub use counters::{PortCounters, Reason};
 pub use error::NicError;
+pub use sriov::{Function, Sriov};
 pub use xdp::Xdp;
 
 use p4shield_topology::Port;
@@ -48,7 +56,8 @@ pub trait NicSwitch {
     /// the others are, nothing passes from or to it, and the error is the first such port's.
     fn apply(&mut self, ports: &[Port]) -> Result<Changes, NicError>;
 
-    /// Returns the counters of each port with an interface, by interface name, since the port was made.
+    /// Returns the counters of each port with an interface, by interface name, since the port was made. A
+    /// network card counts no uplink.
     ///
     /// # Errors
     /// The kernel's error.

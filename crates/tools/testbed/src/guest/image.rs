@@ -23,12 +23,20 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Fetches the distribution\'s kernel into the folder `guest` below cargo\'s target folder, from the
-    /// network if it is not there yet; `scripts/guest-kernel.sh` does the work.
+    /// Fetches the distribution's kernel for virtual machines into the folder `guest` below cargo's target
+    /// folder, from the network if it is not there yet; `scripts/guest-kernel.sh` does the work.
     pub(super) fn get() -> Result<Self> {
-        let folder = cache()?;
+        Self::fetch(cache()?, "cloud")
+    }
+
+    /// Fetches the distribution's kernel with drivers of network cards, into `guest/any`.
+    pub(super) fn with_drivers() -> Result<Self> {
+        Self::fetch(cache()?.join("any"), "any")
+    }
+
+    fn fetch(folder: PathBuf, kind: &str) -> Result<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scripts/guest-kernel.sh");
-        run(Command::new(script).arg(&folder))?;
+        run(Command::new(script).arg(&folder).arg(kind))?;
         Ok(Self { folder })
     }
 
@@ -60,9 +68,11 @@ pub(super) fn cache() -> Result<PathBuf> {
     Ok(target.join("guest"))
 }
 
-/// Builds the root file system: `programs` go to `/bin` with their libraries, `files` to their paths.
+/// Builds the root file system: `programs` go to `/bin` with their libraries, `files` to their paths; the
+/// modules `drivers` are loaded after the usual ones.
 pub(super) fn root(
     kernel: &Kernel,
+    drivers: &[String],
     programs: &[PathBuf],
     files: &[(String, Vec<u8>)],
     work: &Path,
@@ -79,7 +89,8 @@ pub(super) fn root(
     archive.link("bin/sh", "busybox");
     archive.file("init", INIT.as_bytes());
     let mut order = String::new();
-    for (name, data) in kernel.modules(&MODULES)? {
+    let modules: Vec<&str> = MODULES.into_iter().chain(drivers.iter().map(String::as_str)).collect();
+    for (name, data) in kernel.modules(&modules)? {
         archive.file(&format!("modules/{name}.ko"), &data);
         order.push_str(&name);
         order.push('\n');

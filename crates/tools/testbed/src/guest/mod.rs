@@ -51,6 +51,7 @@ const CLOCK_TRIES: u64 = 60;
 pub struct GuestSetup {
     programs: Vec<PathBuf>,
     files: packages::Files,
+    drivers: Vec<String>,
     packages: Vec<packages::Package>,
     network: Option<(PathBuf, String)>,
     /// Pairs of queues beyond the first.
@@ -71,6 +72,14 @@ impl GuestSetup {
     #[must_use]
     pub fn file(mut self, path: &str, bytes: &[u8]) -> Self {
         self.files.push((path.to_owned(), bytes.to_vec()));
+        self
+    }
+
+    /// Gives the guest the distribution's kernel for any machine, with these modules loaded in order. The
+    /// usual kernel drives virtual devices only. [`Guest::usable_with_drivers`] says whether it is there.
+    #[must_use]
+    pub fn drivers(mut self, modules: &[&str]) -> Self {
+        self.drivers = modules.iter().map(|module| (*module).to_owned()).collect();
         self
     }
 
@@ -119,11 +128,11 @@ impl GuestSetup {
     pub fn start(mut self) -> Result<Guest> {
         let dir = folder("guest")?;
         let at = |name: &str| dir.path().join(name);
-        let kernel = Kernel::get()?;
+        let kernel = if self.drivers.is_empty() { Kernel::get() } else { Kernel::with_drivers() }?;
         if !self.packages.is_empty() {
             self.files.extend(packages::files(&self.packages, dir.path())?);
         }
-        let root = image::root(&kernel, &self.programs, &self.files, dir.path())?;
+        let root = image::root(&kernel, &self.drivers, &self.programs, &self.files, dir.path())?;
         std::fs::write(at("root"), root).map_err(Error::system("write the guest's root"))?;
         let mut command = self.command(&kernel, dir.path())?;
         let errors = File::create(at("qemu.log")).map_err(Error::system("make QEMU's log"))?;
@@ -212,6 +221,15 @@ impl Guest {
             }
         }
         Kernel::get().map(drop).map_err(|e| format!("there is no kernel for guests: {e}"))
+    }
+
+    /// Checks whether this machine can run guests with [`GuestSetup::drivers`].
+    ///
+    /// # Errors
+    /// The reason why not, for a `skipped:` line.
+    pub fn usable_with_drivers() -> std::result::Result<(), String> {
+        Self::usable()?;
+        Kernel::with_drivers().map(drop).map_err(|e| format!("there is no kernel with drivers: {e}"))
     }
 
     fn connect(&mut self) -> Result<()> {

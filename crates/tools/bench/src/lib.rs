@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod bar;
 pub mod calls;
 pub mod channel;
 pub mod cores;
@@ -20,6 +21,7 @@ pub mod stats;
 pub mod switch;
 pub mod tee;
 pub mod tenants;
+pub mod topology;
 mod trips;
 pub mod veth;
 mod world;

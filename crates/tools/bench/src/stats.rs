@@ -1,9 +1,9 @@
 //! Statistics of samples.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Order statistics of a set of samples, in the samples' unit.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Median.
     pub p50: f64,

@@ -8,10 +8,12 @@ mod forward;
 mod isolation;
 mod mediator;
 mod p4vm;
+mod page;
 mod switch;
 mod table;
 mod tee;
 mod tenants;
+mod topology;
 mod veth;
 mod xsk;
 
@@ -66,6 +68,8 @@ enum Benchmark {
     Tee(tee::Args),
     /// Start, memory and idle cost of tenants' switches at level 2
     Tenants(tenants::Args),
+    /// Throughput, latency, cores and memory of tenants' switches: baseline and levels side by side
+    Topology(topology::Args),
     /// A P4 switch with AF_XDP ports: beside testpmd's, and while entries are written
     Veth(veth::Args),
     /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP, and an endurance run
@@ -98,6 +102,7 @@ impl Args {
             Benchmark::Switch(a) => a.run(),
             Benchmark::Tee(a) => a.run(),
             Benchmark::Tenants(a) => a.run(),
+            Benchmark::Topology(a) => a.run(),
             Benchmark::Veth(a) => a.run(),
             Benchmark::Xsk(a) => a.run(),
         })

@@ -16,6 +16,7 @@ use serde::Serialize;
 use world::World;
 
 use crate::args::seconds;
+use crate::bar::Bar;
 use crate::figures::{figure, over_rounds};
 use crate::name;
 use crate::stats::Percentiles;
@@ -80,19 +81,6 @@ pub struct Row {
     pub lost_probes: u64,
     /// Microseconds from a probe to its answer.
     pub micros: Percentiles,
-}
-
-/// A claim and what was measured of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Bar {
-    /// The claim.
-    pub claim: &'static str,
-    /// The limit.
-    pub bar: &'static str,
-    /// The worst figure.
-    pub measured: f64,
-    /// True if it keeps to the limit.
-    pub met: bool,
 }
 
 /// All figures.

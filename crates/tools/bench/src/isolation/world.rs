@@ -6,9 +6,10 @@ use anyhow::Context;
 use p4shield_topology::{PRIORITIES, Plan, Tenant, Vm};
 
 use super::Attack;
-use super::sweep::{Headers, sweep};
+use super::sweep::sweep;
 use super::traffic::{Stream, Victim};
 use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, mac_text};
+use crate::fixture::headers::Headers;
 
 const VICTIM: &str = "alice";
 const ATTACKER: &str = "bob";
@@ -97,7 +98,7 @@ impl World {
         };
         let allowed = Headers { macs: macs.map(macaddr::MacAddr6::into_array), addresses, ports: PORTS };
         let headers = sweep(&allowed, attack == Attack::Outside);
-        Ok(Some(Stream { ns, frames: headers.iter().map(Headers::frame).collect() }))
+        Ok(Some(Stream { ns, frames: headers.iter().map(|h| h.frame(&[])).collect() }))
     }
 
     /// Begins to count in the attacker's switch.

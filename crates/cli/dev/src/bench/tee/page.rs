@@ -6,9 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use p4shield_bench::tee::Report;
 use p4shield_plot::page::{STYLE, escape};
-use serde::Serialize;
 
-use super::super::table::cells;
+use super::super::page::section;
 use super::figures;
 use super::tables::{bar, costs, maximum, paper, rates, reasons, title_of};
 
@@ -52,20 +51,4 @@ fn html(r: &Report) -> anyhow::Result<String> {
     section(&mut out, "The paper's rows", &r.paper.iter().map(paper).collect::<Vec<_>>())?;
     out.push_str("</html>\n");
     Ok(out)
-}
-
-/// Writes a table, if there are rows.
-fn section<R: Serialize>(out: &mut String, title: &str, rows: &[R]) -> anyhow::Result<()> {
-    let lines = cells(rows)?;
-    for (n, line) in lines.iter().enumerate() {
-        if n == 0 {
-            let _ = write!(out, "<h2>{}</h2><table>", escape(title));
-        }
-        out.push_str("<tr>");
-        for cell in line {
-            let _ = write!(out, "{}{}", if n == 0 { "<th>" } else { "<td>" }, escape(cell));
-        }
-    }
-    out.push_str(if lines.is_empty() { "" } else { "</table>" });
-    Ok(())
 }

@@ -1,0 +1,124 @@
+//! `p4shield-dev bench topology` in small, as a user runs it. The tests check what is reported, never times
+//! or rates.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use p4shield_testbed::usable;
+use serde_json::Value;
+
+/// Rates that a busy machine carries.
+const SMALL: [&str; 6] = ["--milliseconds", "300", "--rates", "500,1000", "--latency-rate", "500"];
+
+/// Runs the benchmark; `None` where it cannot run.
+fn bench(words: &[&str]) -> Option<Output> {
+    if let Err(why) = usable() {
+        p4shield_need::skip("machine", why);
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
+    let out = command.args(["bench", "topology"]).args(SMALL).args(words).output().unwrap();
+    assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    Some(out)
+}
+
+/// Checks that a cell has all figures, and that each tenant's packets were carried.
+fn check(cell: &Value, rounds: usize) {
+    let tenants = usize::try_from(cell["tenants"].as_u64().unwrap()).unwrap();
+    let of_tenants = cell["tenant_pps"].as_array().unwrap();
+    assert_eq!(of_tenants.len(), tenants, "{cell:#}");
+    assert!(of_tenants.iter().all(|pps| pps.as_f64() > Some(0.0)), "{cell:#}");
+    assert_eq!(cell["rounds"], rounds, "{cell:#}");
+    for spread in ["pps", "overload_pps", "ratio", "p50_us", "p99_us", "busy_cores", "memory_mb"] {
+        assert_eq!(cell[spread]["rounds"].as_array().unwrap().len(), rounds, "{spread}: {cell:#}");
+    }
+    for figure in ["pps", "ratio", "p50_us", "p99_us", "memory_mb"] {
+        assert!(cell[figure]["median"].as_f64() > Some(0.0), "{figure}: {cell:#}");
+    }
+    let jain = cell["jain"].as_f64().unwrap();
+    assert!(jain > 1.0 / (tenants as f64 + 1.0) && jain < 1.0 + 1e-9, "{cell:#}");
+    let switches = if cell["level"] == "2" { tenants } else { 1 };
+    assert_eq!((&cell["switches"], &cell["cores"]), (&switches.into(), &1.into()), "{cell:#}");
+}
+
+#[test]
+fn both_levels_carry_both_tenants_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let words = ["--rounds", "2", "--json", "--report", path, "--svg", path];
+    let Some(out) = bench(&words) else { return };
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cells = report["cells"].as_array().unwrap();
+    let levels: Vec<_> = cells.iter().map(|c| c["level"].as_str().unwrap()).collect();
+    assert_eq!(levels, ["baseline", "2"], "{report:#}");
+    cells.iter().for_each(|cell| check(cell, 2));
+    assert_eq!(report["bars"].as_array().unwrap().len(), 1, "{report:#}");
+    let written = std::fs::read(folder.path().join("topology.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), report);
+    for name in ["throughput", "latency", "cores", "memory"] {
+        check_svg(&folder.path().join(format!("topology-{name}.svg")));
+    }
+    let page = std::fs::read_to_string(folder.path().join("topology.html")).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("<table>").count()), (4, 2), "{page}");
+}
+
+/// Checks that a chart is well-formed and has a bar for each of two cells.
+fn check_svg(path: &Path) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1).map(|rest| rest.split_once('>').unwrap().0) {
+        let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{text}");
+        } else if !tag.ends_with('/') && !tag.starts_with(['?', '!']) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty() && text.starts_with("<svg"), "{open:?}\n{text}");
+    for cell in ["p2v, 2 tenants, 64 B, baseline", "p2v, 2 tenants, 64 B, level 2"] {
+        assert!(text.contains(cell), "{text}");
+    }
+}
+
+#[test]
+fn every_scenario_carries_packets_of_all_lengths() {
+    let lists = ["--levels", "baseline,1,2", "--scenarios", "p2p,p2v,v2v", "--bytes", "64,1500"];
+    let Some(out) = bench(&[&["--rounds", "1", "--json", "--tenants", "1"], &lists[..]].concat()) else {
+        return;
+    };
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 18, "{report:#}");
+    cells.iter().for_each(|cell| check(cell, 1));
+    assert!(cells.iter().all(|c| (c["order"] == "none") == (c["level"] == "baseline")), "{report:#}");
+}
+
+#[test]
+fn the_table_has_a_row_for_each_cell() {
+    let Some(out) = bench(&["--rounds", "1", "--tenants", "4", "--levels", "2"]) else { return };
+    let text = String::from_utf8(out.stdout).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+    let [_, names, row] = lines[..] else { panic!("{text}") };
+    for name in ["scenario", "tenant_pps", "jain", "ratio", "p50_us", "p99_us", "busy_cores", "memory_mb"] {
+        assert!(names.split_whitespace().any(|word| word == name), "{name} is missing: {text}");
+    }
+    assert!(row.trim_start().starts_with("p2v"), "{text}");
+}
+
+#[test]
+fn a_run_goes_on_with_what_its_file_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("results");
+    let words = ["--rounds", "1", "--json", "--levels", "2", "--resume", file.to_str().unwrap()];
+    let Some(first) = bench(&[&words[..], &["--tenants", "1"]].concat()) else { return };
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    // As if it had been interrupted while it wrote.
+    text += "{\"round\":1,\"scenario";
+    std::fs::write(&file, &text).unwrap();
+    let second = bench(&[&words[..], &["--tenants", "1,2"]].concat()).unwrap();
+    let [first, second] = [first, second].map(|out| serde_json::from_slice::<Value>(&out.stdout).unwrap());
+    assert_eq!(second["cells"][0], first["cells"][0], "it was not measured again");
+    assert_eq!(second["cells"].as_array().unwrap().len(), 2, "{second:#}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 3);
+}

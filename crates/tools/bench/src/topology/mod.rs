@@ -1,0 +1,288 @@
+//! `p4shield-dev bench topology`: throughput, latency and resources of tenants' switches by level, in the
+//! traffic scenarios of the MTS paper (Thimmaraju et al., ATC 2019, section 4 and figure 5).
+//!
+//! One thread on the first core is the load generator, the tenants' VMs and the sink; the switches share
+//! the last core. In each round the levels are measured one after the other, every second round in reverse
+//! order, each with new switches.
+
+mod cells;
+mod packet;
+mod results;
+mod traffic;
+mod world;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::args::milliseconds;
+use crate::bar::Bar;
+use crate::name;
+use crate::stats::Percentiles;
+use results::Results;
+use traffic::{Machine, Seen, Ways};
+use world::{Used, World};
+
+pub use cells::{Cell, Order};
+
+/// The way of the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Scenario {
+    /// Outside, switch, outside
+    P2p,
+    /// Outside, switch, VM, switch, outside
+    P2v,
+    /// Outside, switch, VM, switch, another VM of the tenant, switch, outside
+    V2v,
+}
+
+/// How switches are divided among tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// One switch on the host
+    Baseline,
+    /// One switch in a compartment
+    #[serde(rename = "1")]
+    #[value(name = "1")]
+    One,
+    /// A switch in a compartment for each tenant
+    #[serde(rename = "2")]
+    #[value(name = "2")]
+    Two,
+}
+
+/// Options of a measurement.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Ways of the packets
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Scenario::P2v])]
+    pub scenarios: Vec<Scenario>,
+    /// How switches are divided among tenants
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Level::Baseline, Level::Two])]
+    pub levels: Vec<Level>,
+    /// Numbers of tenants
+    #[arg(long, value_delimiter = ',', default_values_t = [2])]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub tenants: Vec<u16>,
+    /// Lengths of a frame on the wire, with Ethernet's check sequence
+    #[arg(long, value_delimiter = ',', default_values_t = [64])]
+    #[arg(value_parser = clap::value_parser!(u16).range(64..=1518))]
+    pub bytes: Vec<u16>,
+    /// Rounds; the report has their median and spread
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// Milliseconds at each rate
+    #[arg(long = "milliseconds", value_name = "MILLISECONDS", value_parser = milliseconds)]
+    #[arg(default_value = "1000")]
+    pub time: Duration,
+    /// Two rounds of 200 milliseconds each, at every second rate
+    #[arg(long, conflicts_with_all = ["rounds", "time"])]
+    pub quick: bool,
+    /// Rising packets a second, of all tenants: throughput is the most that comes back at one of them
+    #[arg(long, value_delimiter = ',', default_values_t = RATES)]
+    #[arg(value_parser = clap::value_parser!(u32).range(100..=2_000_000))]
+    pub rates: Vec<u32>,
+    /// Packets a second while latency is measured, of all tenants
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
+    pub latency_rate: u32,
+    /// Write each measurement into this file; one that is in the file already is not made again
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+}
+
+/// Default rates: each is 1.6 times the one before.
+const RATES: [u32; 6] = [25_000, 40_000, 63_000, 100_000, 160_000, 250_000];
+
+impl Options {
+    /// Returns the number of rounds.
+    #[must_use]
+    pub const fn rounds(&self) -> u16 {
+        if self.quick { 2 } else { self.rounds }
+    }
+
+    fn time(&self) -> Duration {
+        if self.quick { Duration::from_millis(200) } else { self.time }
+    }
+
+    /// Returns the rates; the highest is always among them.
+    fn rates(&self) -> Vec<u32> {
+        let mut rates = self.rates.clone();
+        rates.sort_unstable();
+        let step = if self.quick { 2 } else { 1 };
+        rates.into_iter().rev().step_by(step).collect::<Vec<_>>().into_iter().rev().collect()
+    }
+}
+
+/// A cell in one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Sample {
+    round: u16,
+    scenario: Scenario,
+    level: Level,
+    tenants: u16,
+    bytes: u16,
+    offered_pps: f64,
+    tenant_pps: Vec<f64>,
+    overload_pps: Vec<f64>,
+    micros: Percentiles,
+    lost_percent: f64,
+    switches: usize,
+    cores: usize,
+    busy_cores: f64,
+    memory_mb: f64,
+}
+
+/// All figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How the switches share cores.
+    pub cores: &'static str,
+    /// By scenario, tenants, length and level.
+    pub cells: Vec<Cell>,
+    /// The claims about what was measured.
+    pub bars: Vec<Bar>,
+}
+
+/// Steps that [`run`] reports.
+#[must_use]
+pub fn steps(options: &Options) -> usize {
+    usize::from(options.rounds())
+        * [options.scenarios.len(), options.levels.len(), options.tenants.len(), options.bytes.len()]
+            .iter()
+            .product::<usize>()
+}
+
+/// Measures; calls `progress` before each step.
+///
+/// # Errors
+/// The switches cannot be made, no packet comes back, or the file of the option `resume` cannot be read or
+/// written, or has other measurements.
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
+    let mut results = Results::open(options)?;
+    for round in 1..=options.rounds() {
+        for &tenants in &options.tenants {
+            // v2v needs a second VM for each tenant, whose port would cost the other scenarios time.
+            for of_two in [false, true] {
+                let is_here = |s: &&Scenario| (**s == Scenario::V2v) == of_two;
+                let scenarios: Vec<_> = options.scenarios.iter().filter(is_here).copied().collect();
+                for level in in_turn(&options.levels, round) {
+                    let place = Place { round, level, tenants };
+                    measure_all(place, &scenarios, options, &mut results, &mut progress)?;
+                }
+            }
+        }
+    }
+    let cells = cells::of(results.samples);
+    Ok(Report { cores: "shared", bars: cells::bars(&cells), cells })
+}
+
+/// Returns the levels in a round's order.
+fn in_turn(levels: &[Level], round: u16) -> Vec<Level> {
+    let mut levels = levels.to_vec();
+    if round.is_multiple_of(2) {
+        levels.reverse();
+    }
+    levels
+}
+
+/// The place of new switches in a run.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    round: u16,
+    level: Level,
+    tenants: u16,
+}
+
+/// Measures all lengths in these scenarios that have no result yet, with switches that are made for it.
+fn measure_all(
+    place: Place,
+    scenarios: &[Scenario],
+    options: &Options,
+    results: &mut Results,
+    progress: &mut impl FnMut(String),
+) -> anyhow::Result<()> {
+    let Place { round, level, tenants } = place;
+    let each = if scenarios.contains(&Scenario::V2v) { 2 } else { 1 };
+    let mut world = None;
+    for (scenario, bytes) in scenarios.iter().flat_map(|s| options.bytes.iter().map(|b| (*s, *b))) {
+        let [way, at] = [name(scenario), name(level)];
+        progress(format!("round {round}, {way}, level {at}, {tenants} tenants, {bytes} bytes"));
+        if results.has(place, scenario, bytes) {
+            continue;
+        }
+        let world = match &mut world {
+            Some(world) => world,
+            none => none.insert(World::start(level, tenants, each)?),
+        };
+        results.add(measure(world, place, scenario, bytes, options)?)?;
+    }
+    Ok(())
+}
+
+fn measure(
+    world: &World,
+    place: Place,
+    scenario: Scenario,
+    bytes: u16,
+    options: &Options,
+) -> anyhow::Result<Sample> {
+    let Place { round, level, tenants } = place;
+    let Trial { full, few, begin, end } = Trial::make(world, scenario, bytes, options)?;
+    let total = |seen: &Seen| seen.tenant_pps.iter().sum::<f64>();
+    let best = full.iter().max_by(|a, b| total(a).total_cmp(&total(b))).context("no rate was measured")?;
+    let (over, mut few) = full.last().zip(few.into_iter().next()).context("no rate was measured")?;
+    ensure!(!few.micros.is_empty(), "no packet came back: {} at level {}", name(scenario), name(level));
+    Ok(Sample {
+        round,
+        scenario,
+        level,
+        tenants,
+        bytes,
+        offered_pps: best.sent_pps,
+        tenant_pps: best.tenant_pps.clone(),
+        overload_pps: over.tenant_pps.clone(),
+        micros: Percentiles::of(&mut few.micros),
+        lost_percent: few.lost_percent,
+        switches: world.switches(),
+        cores: world.cores(),
+        busy_cores: (end.core_seconds - begin.core_seconds) / (end.at - begin.at).as_secs_f64(),
+        memory_mb: end.memory as f64 / 1e6,
+    })
+}
+
+/// The packets of a cell in one round.
+struct Trial {
+    /// At each rate.
+    full: Vec<Seen>,
+    /// At the rate of the latency, one.
+    few: Vec<Seen>,
+    /// At the beginning and at the end of the highest rate.
+    begin: Used,
+    end: Used,
+}
+
+impl Trial {
+    fn make(world: &World, scenario: Scenario, bytes: u16, options: &Options) -> anyhow::Result<Self> {
+        let mut outside = Machine::open(&world.cloud.outside)?;
+        let mut vms =
+            world.cloud.vms.iter().map(|vm| Machine::open(&vm.ns)).collect::<anyhow::Result<Vec<_>>>()?;
+        let frames = world.of_outside(scenario)?;
+        let frames = frames.iter().zip(0..).map(|(headers, tenant)| packet::frame(headers, bytes, tenant));
+        let mut ways = Ways {
+            outside: &mut outside,
+            frames: frames.collect(),
+            vms: vms.iter_mut().zip(world.of_vms()?).collect(),
+        };
+        let mut used = Vec::new();
+        let look = || world.used().map(|now| used.push(now));
+        let full = traffic::measure(&mut ways, &options.rates(), options.time(), look)?;
+        let few = traffic::measure(&mut ways, &[options.latency_rate], options.time(), || Ok(()))?;
+        let [begin, end] = used[..] else { bail!("usage was read otherwise than twice") };
+        Ok(Self { full, few, begin, end })
+    }
+}

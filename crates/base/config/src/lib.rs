@@ -38,7 +38,7 @@ pub use controllers::Controllers;
 pub use error::{ConfigError, Problem};
 pub use handshake::Handshake;
 pub use port::{Port, Role, Sides, ZeroCopy};
-pub use topology::{Cores, Level, MAC_PREFIX, MAX_HOST, Topology};
+pub use topology::{Cores, Datapath, Level, MAC_PREFIX, MAX_HOST, Topology};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 pub use units::parse_duration;
 

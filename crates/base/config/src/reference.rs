@@ -154,10 +154,10 @@ const TOP: &[Key] = &[
     key("tee", "string", Value("\"none\""), Words(&["none", "sev-snp", "tdx"]), ALL,
         "The trusted execution environment of virtual machines: what keeps their memory from the host. It \
          has not been run on such hardware yet."),
-    key("level", "string", Value("\"baseline\""), Words(&["baseline", "1", "2"]), ALL,
+    key("level", "string", Value("\"baseline\""), Words(&["baseline", "1", "2", "3"]), ALL,
         "How switches are divided among tenants, as in the MTS paper. `baseline`: one for all; `1`: one for \
-         all, in a compartment; `2`: one in a compartment for each tenant, or for each `zone`. `1` and `2` \
-         need `[topology]`, and not `dpdk` or `xsk`."),
+         all, in a compartment; `2`: one in a compartment for each tenant, or for each `zone`; `3`: as `2`, \
+         and switches forward with DPDK (`datapath`). All but `baseline` need `[topology]`."),
 ];
 
 #[rustfmt::skip]
@@ -220,11 +220,16 @@ const TOPOLOGY: &[Key] = &[
     key("cores", "string", Value("\"shared\""), Words(&["shared", "isolated"]), ALL,
         "`shared`: all switch compartments run on the host's last core; `isolated`: each has a core of its \
          own."),
+    key("datapath", "string", Absent("`sockets`, and `dpdk` at level `3`"),
+        Words(&["sockets", "dpdk"]), ALL,
+        "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
+         polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
+         DPDK (`openvswitch-switch-dpdk`)."),
     key("first_vlan", "integer", Value("100"), Range(1, MAX_VLAN as u64), ALL,
         "The VLAN of the first tenant in the NIC switch; each further tenant has one of its own, up to \
          4094."),
-    key("memory", "size", Value("\"128MiB\""), Text("at least `32MiB`"), ALL,
-        "The memory of each switch compartment."),
+    key("memory", "size", Absent("`128MiB`, and `256MiB` with DPDK"),
+        Text("at least `32MiB`, and `192MiB` with DPDK"), ALL, "The memory of each switch compartment."),
     key("state", "path", Value("\"/var/lib/p4shield/topology\""), PATH, ALL,
         "The folder that has what was applied."),
     key("run", "path", Value("\"/run/p4shield/topology\""), PATH, ALL,

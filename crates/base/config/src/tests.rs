@@ -143,7 +143,7 @@ fn unimplemented_values_differ_from_unknown_ones() {
     assert_eq!(
         errors(&text),
         "1:13: placement: \"extern\" is not implemented in this version; write placement = \"p4vm\"\n\
-         2:9: level: \"9\" is unknown; write \"baseline\" or \"1\" or \"2\""
+         2:9: level: \"9\" is unknown; write \"baseline\" or \"1\" or \"2\" or \"3\""
     );
 }
 

@@ -25,6 +25,8 @@ const FIRST_VLAN: u16 = 100;
 pub(super) const MAX_VLAN: u16 = 4094;
 /// Default memory of a switch compartment, and the least that Open vSwitch starts in.
 const MEMORY: SizeLimits = SizeLimits { default: 128 << 20, least: 32 << 20, example: "128MiB" };
+/// The same of one with DPDK, whose packet buffers are 96 MiB.
+const DPDK_MEMORY: SizeLimits = SizeLimits { default: 256 << 20, least: 192 << 20, example: "256MiB" };
 /// Default folder of the state.
 const STATE: &str = "/var/lib/p4shield/topology";
 /// Default folder of the sockets.
@@ -43,6 +45,9 @@ pub enum Level {
     /// A switch in a compartment for each tenant, or for each zone.
     #[serde(rename = "2")]
     Two,
+    /// As [`Self::Two`], and the switches forward with DPDK.
+    #[serde(rename = "3")]
+    Three,
 }
 
 impl Level {
@@ -53,6 +58,7 @@ impl Level {
             Self::Baseline => "baseline",
             Self::One => "1",
             Self::Two => "2",
+            Self::Three => "3",
         }
     }
 }
@@ -79,6 +85,28 @@ impl Cores {
     }
 }
 
+/// How switches receive and send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Datapath {
+    /// By packet sockets, woken by the kernel.
+    #[default]
+    Sockets,
+    /// By DPDK, in threads that poll.
+    Dpdk,
+}
+
+impl Datapath {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Dpdk => "dpdk",
+        }
+    }
+}
+
 /// The tenants' switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -90,6 +118,8 @@ pub struct Topology {
     pub host: u16,
     /// The switches' cores.
     pub cores: Cores,
+    /// How the switches receive and send.
+    pub datapath: Datapath,
     /// The VLAN of the first tenant.
     pub first_vlan: u16,
     /// The memory of each switch compartment in bytes.
@@ -103,12 +133,8 @@ pub struct Topology {
 impl Checker<'_> {
     pub(super) fn level(&mut self, file: &file::File) -> Level {
         let Some(value) = &file.level else { return Level::Baseline };
-        if value.as_ref() == "3" {
-            let message = "level: \"3\" is not implemented in this version; write level = \"2\"";
-            self.problem(value.span(), message.to_owned());
-            return Level::Two;
-        }
-        let words = [Level::Baseline, Level::One, Level::Two].map(|level| (level.name(), level));
+        let words = [Level::Baseline, Level::One, Level::Two, Level::Three];
+        let words = words.map(|level| (level.name(), level));
         let level = self.word("level", Some(value), &words);
         if level == Level::Baseline {
             return level;
@@ -161,14 +187,31 @@ impl Checker<'_> {
         let first_vlan = self.vlans(t, file.tenant.len());
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
-        let memory = self.size("memory", t.memory.as_ref(), &MEMORY);
+        let datapath = self.datapath(t, level);
+        let limits = if datapath == Datapath::Dpdk { &DPDK_MEMORY } else { &MEMORY };
+        let memory = self.size("memory", t.memory.as_ref(), limits);
         self.vms_of_topology(file, t);
         self.zones(file);
         self.wires_of_topology(file);
         let state = self.path(t.state.as_deref().unwrap_or(Path::new(STATE)));
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
         // Without an address there is a problem already, and no configuration.
-        Some(Topology { uplink, gateway_mac: gateway_mac?, host, cores, first_vlan, memory, state, run })
+        let gateway_mac = gateway_mac?;
+        Some(Topology { uplink, gateway_mac, host, cores, datapath, first_vlan, memory, state, run })
+    }
+
+    /// Checks how switches receive and send. Level 3 says it, and the key combines it with other levels.
+    fn datapath(&mut self, t: &file::Topology, level: Level) -> Datapath {
+        let words = [Datapath::Sockets, Datapath::Dpdk].map(|d| (d.name(), d));
+        let Some(value) = &t.datapath else {
+            return if level == Level::Three { Datapath::Dpdk } else { Datapath::Sockets };
+        };
+        let datapath = self.word("datapath", Some(value), &words);
+        if level == Level::Three && datapath == Datapath::Sockets {
+            let message = "datapath: level = \"3\" means \"dpdk\"; remove the key, or write level = \"2\"";
+            self.problem(value.span(), message.to_owned());
+        }
+        datapath
     }
 
     /// Refuses keys that say nothing without the table.

@@ -24,6 +24,8 @@ pub struct Root<'a> {
     /// Folders and files of the host that are there by the same path, read-only. A symbolic link stays one;
     /// whatever the host lacks is left out.
     pub visible: &'a [&'a str],
+    /// Folders that are empty.
+    pub empty: &'a [&'a str],
     /// Device files of the host.
     pub devices: &'a [&'a str],
     /// Folders of the host that are writable.
@@ -64,6 +66,9 @@ pub fn own_root(root: &Root<'_>) -> Result<(), SandboxError> {
     };
     for path in root.visible {
         named(Path::new(path), show(path))?;
+    }
+    for path in root.empty {
+        named(Path::new(path), fs::create_dir_all(inside(path)))?;
     }
     for path in root.devices {
         named(Path::new(path), bind(Path::new(path), path))?;

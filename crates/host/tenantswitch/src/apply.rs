@@ -4,7 +4,7 @@ use crate::compartment::{Place, cgroup_name, namespace, stop};
 use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
-use p4shield_config::{Config, Topology};
+use p4shield_config::{Config, Datapath, Topology};
 use p4shield_nicswitch::{NicSwitch as _, Xdp};
 use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
@@ -125,7 +125,7 @@ impl Host {
         self.ensure(&plan, planned, &found, &Mutex::default())?;
         self.nic_switch()?.apply(&plan.ports())?;
         pairs::open_outer(planned)?;
-        self.place(planned).announce()?;
+        self.place(&plan, planned).announce()?;
         Ok(true)
     }
 
@@ -164,7 +164,8 @@ impl Host {
         done.ports = [changes.added, changes.changed, changes.removed].concat();
         done.absent.extend(changes.absent);
         let opened = plan.compartments.iter().map(pairs::open_outer).fold(Ok(()), Result::and);
-        let announced = plan.compartments.iter().map(|c| self.place(c).announce()).fold(Ok(()), Result::and);
+        let announced =
+            plan.compartments.iter().map(|c| self.place(plan, c).announce()).fold(Ok(()), Result::and);
         done.removed = self.remove_others(Some(plan))?;
         host_ports::release(previous, Some(plan));
         opened.and(announced)
@@ -204,10 +205,11 @@ impl Host {
         self.users.start + u32::from(compartment.number)
     }
 
-    pub(crate) fn place<'p>(&'p self, planned: &'p Compartment) -> Place<'p> {
+    pub(crate) fn place<'p>(&'p self, plan: &Plan, planned: &'p Compartment) -> Place<'p> {
         let (run, state) = (self.run.join(&planned.name), self.state.databases().join(&planned.name));
         let cgroups = self.cgroups.as_deref();
-        Place { planned, uid: self.user_of(planned), run, state, cgroups }
+        let dpdk = plan.datapath == Datapath::Dpdk;
+        Place { planned, dpdk, uid: self.user_of(planned), run, state, cgroups }
     }
 
     /// Has a compartment run with its interfaces, ports and rules.
@@ -218,7 +220,7 @@ impl Host {
         found: &processes::Processes,
         done: &Mutex<Applied>,
     ) -> Result<(), TopologyError> {
-        let place = self.place(planned);
+        let place = self.place(plan, planned);
         let (first, is_new) = place.ensure(&self.binary, found)?;
         if is_new {
             locked(done, |done| done.started.push(planned.name.clone()));

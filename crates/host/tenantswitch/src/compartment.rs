@@ -6,6 +6,7 @@ use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
 use crate::{TopologyError, tls};
 use p4shield_compartment::{Cgroup, Group};
+use p4shield_config::Cores;
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Plan, SwitchPort};
@@ -21,7 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// Longest time for an order.
@@ -38,6 +39,8 @@ const SHOWN: usize = 600;
 pub(crate) struct Place<'a> {
     /// Its part of the plan.
     pub(crate) planned: &'a Compartment,
+    /// True if its switch forwards with DPDK.
+    pub(crate) dpdk: bool,
     /// Its user, which no other process has.
     pub(crate) uid: u32,
     /// Its folder for sockets and the log, which root owns.
@@ -55,6 +58,7 @@ struct Started {
     uid: u32,
     core: u32,
     on_host: bool,
+    dpdk: bool,
 }
 
 impl Place<'_> {
@@ -65,7 +69,7 @@ impl Place<'_> {
     /// It does not start; the message has the end of its log.
     pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
         let (core, on_host) = (self.planned.core, self.is_on_host());
-        let wanted = Started { version: VERSION, uid: self.uid, core, on_host };
+        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk: self.dpdk };
         let file = self.run.join("started.json");
         let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
@@ -114,6 +118,7 @@ impl Place<'_> {
         command.args(["--uid", &self.uid.to_string(), "--core", &self.planned.core.to_string()]);
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
         command.args(self.is_on_host().then_some("--on-host"));
+        command.args(self.dpdk.then_some("--dpdk"));
         // It is removed if the compartment does not start in it.
         let group = self.cgroups.map(|cgroups| self.group(cgroups)).transpose()?;
         command.args(group.iter().flat_map(|group| [OsStr::new("--cgroup"), group.path().as_os_str()]));
@@ -124,7 +129,7 @@ impl Place<'_> {
 
     /// Makes its cgroup.
     fn group(&self, cgroups: &Cgroup) -> Result<Group, TopologyError> {
-        let processes = u32::try_from(Limits::default().processes).unwrap_or(u32::MAX);
+        let processes = u32::try_from(Limits::of(self.dpdk).processes).unwrap_or(u32::MAX);
         let limits =
             p4shield_compartment::Limits { memory: self.planned.memory, cpu_percent: None, processes };
         let group = cgroups.group(&cgroup_name(&self.planned.name), &limits);
@@ -159,6 +164,8 @@ impl Place<'_> {
             |p: SwitchPort| PortSettings { interface: p.interface, number: p.number, iface_id: p.iface_id };
         self.execute(&Order::Configure(Settings {
             bridge: self.planned.bridge(),
+            dpdk: self.dpdk,
+            is_core_shared: plan.cores == Cores::Shared,
             ports: ports.into_iter().map(port).collect(),
             rules: self.planned.flow_bundle(plan.gateway_mac),
             outside: Compartment::OUTSIDE,

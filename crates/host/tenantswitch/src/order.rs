@@ -34,6 +34,10 @@ pub(crate) struct Settings {
     pub(crate) bridge: String,
     /// Its ports.
     pub(crate) ports: Vec<PortSettings>,
+    /// True if they are DPDK's.
+    pub(crate) dpdk: bool,
+    /// True if other switches have its core, too.
+    pub(crate) is_core_shared: bool,
     /// The rules, as a bundle for `ovs-ofctl add-flows`.
     pub(crate) rules: String,
     /// The port to the outside, in OpenFlow.

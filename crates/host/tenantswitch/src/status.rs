@@ -108,7 +108,7 @@ impl Host {
     pub fn switches(&self, plan: &Plan) -> Result<Vec<SwitchStatus>, TopologyError> {
         let found = processes::of_users(&self.users)?;
         let of = |planned: &Compartment| {
-            let place = self.place(planned);
+            let place = self.place(plan, planned);
             SwitchStatus::of(&place, &found.get(&place.uid).cloned().unwrap_or_default())
         };
         Ok(plan.compartments.iter().map(of).collect())

@@ -170,13 +170,14 @@ fn field(name: &'static str, value: impl fmt::Display) -> Field {
 }
 
 fn host(plan: &Plan) -> Vec<Field> {
-    let Plan { version, level, uplink, gateway_mac, cores, run, compartments: _ } = plan;
+    let Plan { version, level, uplink, gateway_mac, cores, datapath, run, compartments: _ } = plan;
     vec![
         field("version", version),
         field("level", level.name()),
         field("uplink", uplink),
         field("gateway_mac", text(*gateway_mac)),
         field("cores", cores.name()),
+        field("datapath", datapath.name()),
         field("run", run.display()),
     ]
 }

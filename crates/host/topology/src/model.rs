@@ -2,7 +2,7 @@
 
 use super::mac;
 use macaddr::MacAddr6;
-use p4shield_config::{Cores, Level};
+use p4shield_config::{Cores, Datapath, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +25,9 @@ pub struct Plan {
     pub gateway_mac: MacAddr6,
     /// How the switches share cores.
     pub cores: Cores,
+    /// How they receive and send.
+    #[serde(default)]
+    pub datapath: Datapath,
     /// The folder of the compartments' sockets.
     pub run: PathBuf,
     /// The switches, by number. At the baseline, one that runs on the host and in no compartment.

@@ -87,6 +87,7 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         uplink: topology.uplink.clone(),
         gateway_mac: topology.gateway_mac,
         cores: topology.cores,
+        datapath: topology.datapath,
         run: topology.run.clone(),
         compartments,
     })
@@ -103,7 +104,7 @@ fn compartment_of(level: Level, tenant: &config::Tenant) -> &str {
     match level {
         Level::Baseline => Compartment::ON_HOST,
         Level::One => ALL,
-        Level::Two => tenant.zone.as_deref().unwrap_or(&tenant.name),
+        Level::Two | Level::Three => tenant.zone.as_deref().unwrap_or(&tenant.name),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::mac::text as mac;
 use super::model::{Compartment, Controllers, Link, Plan};
-use p4shield_config::Level;
+use p4shield_config::{Datapath, Level};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
-        writeln!(f, "uplink {}, router {}", self.uplink, mac(self.gateway_mac))?;
+        let dpdk = if self.datapath == Datapath::Dpdk { ", switches forward with DPDK" } else { "" };
+        writeln!(f, "uplink {}, router {}{dpdk}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
         write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
         if self.compartments.iter().any(|c| c.controllers.is_some()) {
@@ -26,6 +27,7 @@ const fn meaning(level: Level) -> &'static str {
         Level::Baseline => "one switch on the host, for all tenants",
         Level::One => "one switch in a compartment, for all tenants",
         Level::Two => "a switch in a compartment for each tenant or zone",
+        Level::Three => "a switch with DPDK in a compartment for each tenant or zone",
     }
 }
 

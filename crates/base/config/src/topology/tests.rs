@@ -49,6 +49,7 @@ fn a_topology_has_defaults() {
         gateway_mac: "02:00:00:00:00:fe".parse().unwrap(),
         host: 0,
         cores: Cores::Shared,
+        datapath: Datapath::Sockets,
         first_vlan: 100,
         memory: 128 << 20,
         state: "/var/lib/p4shield/topology".into(),
@@ -65,13 +66,12 @@ fn a_topology_has_defaults() {
 
 #[test]
 fn one_key_changes_the_level() {
-    for (word, level) in [("baseline", Level::Baseline), ("1", Level::One), ("2", Level::Two)] {
+    let levels = [Level::Baseline, Level::One, Level::Two, Level::Three];
+    for (word, level) in ["baseline", "1", "2", "3"].into_iter().zip(levels) {
         let text = TOPOLOGY.replacen("\"2\"", &format!("{word:?}"), 1);
         assert_eq!(parse(&text).unwrap().level, level);
     }
     assert_eq!(parse(&TOPOLOGY.replacen("level = \"2\"", "", 1)).unwrap().level, Level::Baseline);
-    let three = refused("\"2\"", "\"3\"");
-    assert_eq!(three, "1:9: level: \"3\" is not implemented in this version; write level = \"2\"");
 }
 
 #[test]
@@ -317,4 +317,25 @@ fn changes_of_end_points_name_their_tenant() {
     let after = parse(&text.replacen("192.0.2.1:6640", "192.0.2.1:6641", 1)).unwrap();
     let changes: Vec<_> = before.changes(&after).iter().map(ToString::to_string).collect();
     assert_eq!(changes, ["~ tenant alice, controllers: ovsdb = \"192.0.2.1:6640\" -> \"192.0.2.1:6641\""]);
+}
+
+#[test]
+fn level_3_forwards_with_dpdk_and_other_levels_may() {
+    let of = |level: &str, keys: &str| {
+        let text = TOPOLOGY.replacen("\"2\"", &format!("{level:?}"), 1);
+        parse(&text.replacen("uplink", &format!("{keys}uplink"), 1)).map(|c| c.topology.unwrap())
+    };
+    let three = of("3", "").unwrap();
+    assert_eq!((three.datapath, three.memory), (Datapath::Dpdk, 256 << 20));
+    assert_eq!(of("2", "").unwrap().datapath, Datapath::Sockets);
+    for level in ["baseline", "1", "2", "3"] {
+        assert_eq!(of(level, "datapath = \"dpdk\"\n").unwrap().datapath, Datapath::Dpdk);
+    }
+    let error = of("3", "datapath = \"sockets\"\n").unwrap_err();
+    assert!(
+        error.contains("level = \"3\" means \"dpdk\"; remove the key, or write level = \"2\""),
+        "{error}"
+    );
+    let error = of("3", "memory = \"128MiB\"\n").unwrap_err();
+    assert!(error.contains("not a size of at least 192MiB"), "{error}");
 }

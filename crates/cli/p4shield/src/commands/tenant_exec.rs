@@ -24,7 +24,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let Self { core, cgroup, program, arguments } = self;
-        let errand = Errand { core, cgroup, limits: Limits::default(), program, arguments };
+        let errand = Errand { core, cgroup, limits: Limits::of(false), program, arguments };
         let Err(error) = run_command(&errand);
         let code = error.code();
         output::error(&error.into());

@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// Leave it in the host's network
     #[arg(long)]
     on_host: bool,
+    /// Have its switch forward with DPDK
+    #[arg(long)]
+    dpdk: bool,
     /// Folder of its cgroup
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -32,8 +35,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, on_host, cgroup, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, dpdk, cgroup, run: sockets, state } = self;
         let paths = Paths { run: sockets, state };
-        match run(&Options { name, uid, core, on_host, cgroup, paths, limits: Limits::default() })? {}
+        let limits = Limits::of(dpdk);
+        match run(&Options { name, uid, core, on_host, dpdk, cgroup, paths, limits })? {}
     }
 }

@@ -2,9 +2,10 @@
 
 use super::scene::{Scene, pings};
 use super::two_tenants;
-use p4shield_testbed::NetNs;
+use p4shield_testbed::{NetNs, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// Milliseconds between two pings of a stream.
@@ -127,4 +128,64 @@ fn only_a_switch_on_the_host_keeps_interfaces_from_merging() {
     assert_eq!(longest(), ["1".to_owned(), before[1].clone()]);
     scene.topology("delete");
     assert_eq!(longest(), before);
+}
+
+/// Two tenants; `None` where Open vSwitch has no DPDK, which is reported.
+pub(crate) fn with_dpdk() -> Option<Scene> {
+    if !Path::new("/usr/lib/openvswitch-switch-dpdk").exists() {
+        p4shield_need::skip("openvswitch-dpdk", "the package openvswitch-switch-dpdk is not installed");
+        return None;
+    }
+    two_tenants()
+}
+
+/// Returns the type of a port in alice's switch.
+fn type_of(scene: &Scene, port: &str) -> String {
+    let get = ["ovs-vsctl", "get", "interface", port, "type"];
+    let output = scene.exec("alice").args(get).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn switches_of_level_3_forward_with_dpdk() {
+    let Some(scene) = with_dpdk() else { return };
+    let [web, db, bob] = &scene.vms[..] else { unreachable!() };
+    let reach = || {
+        let within = (pings(&web.ns, db.address), pings(&web.ns, bob.address));
+        (within, pings(&web.ns, "10.0.0.1"), pings(&scene.outside, bob.address))
+    };
+    scene.configure("3", &["alice", "bob"]);
+    scene.topology("apply");
+    assert_eq!(reach(), ((10, 0), 10, 10));
+    assert_eq!(type_of(&scene, "inout"), "dpdk");
+    assert_eq!(scene.topology("apply")["started"].as_array().unwrap().len(), 0, "nothing changed");
+    let (pid, _) = scene.processes(1).into_iter().find(|(_, p)| p.starts_with("ovs-vswitchd")).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    wait_until("the switch's successor", 30, || reach() == ((10, 0), 10, 10)).unwrap();
+    for (level, kind) in [("2", "\"\""), ("3", "dpdk")] {
+        let stream = Stream::start(&web.ns, "10.0.0.1");
+        scene.configure(level, &["alice", "bob"]);
+        scene.topology("apply");
+        wait_until("the switch", 30, || reach() == ((10, 0), 10, 10)).unwrap();
+        assert_eq!(type_of(&scene, "inout"), kind);
+        println!("to level {level}, alice to the outside: {} ms away", stream.longest_gap() * PAUSE);
+    }
+    scene.topology("delete");
+    assert_eq!(scene.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn dpdk_goes_with_each_level() {
+    let Some(scene) = with_dpdk() else { return };
+    let [web, db, bob] = &scene.vms[..] else { unreachable!() };
+    for level in ["baseline", "1"] {
+        scene.configure(level, &["alice", "bob"]);
+        let text = std::fs::read_to_string(scene.config()).unwrap();
+        let dpdk = text.replacen("[topology]", "[topology]\ndatapath = \"dpdk\"", 1);
+        std::fs::write(scene.config(), dpdk).unwrap();
+        scene.topology("apply");
+        wait_until("pings", 30, || pings(&web.ns, db.address) == 10).unwrap();
+        assert_eq!((pings(&bob.ns, "10.0.0.1"), pings(&web.ns, bob.address)), (10, 0), "{level}");
+        assert_eq!(scene.topology("plan")["datapath"], "dpdk");
+    }
 }

@@ -1,6 +1,7 @@
 //! Attacks of a switch that was taken over, each tried in a compartment, where it fails for the expected
 //! reason, and by root on the host, where it succeeds: an attack that never succeeds shows nothing.
 
+use crate::levels::with_dpdk;
 use crate::scene::Scene;
 use crate::{exec, two_tenants};
 use std::net::TcpListener;
@@ -256,21 +257,32 @@ fn problem(scene: &Scene, prey: &Prey, attack: &Attack, is_python: bool) -> Opti
 #[test]
 fn every_attack_fails_in_a_compartment_and_succeeds_outside() {
     let Some(scene) = two_tenants() else { return };
+    attack(&scene);
+}
+
+#[test]
+fn every_attack_fails_in_a_compartment_with_dpdk() {
+    let Some(scene) = with_dpdk() else { return };
+    scene.configure("3", &["alice", "bob"]);
+    attack(&scene);
+}
+
+fn attack(scene: &Scene) {
     if !Path::new(PYTHON).exists() {
         return p4shield_need::skip("python3", "/usr/bin/python3 is missing (package python3)");
     }
     scene.topology("apply");
-    let prey = Prey::new(&scene);
-    let shell = SHELL.iter().map(|attack| problem(&scene, &prey, attack, false));
-    let python = PYTHONS.iter().map(|attack| problem(&scene, &prey, attack, true));
+    let prey = Prey::new(scene);
+    let shell = SHELL.iter().map(|attack| problem(scene, &prey, attack, false));
+    let python = PYTHONS.iter().map(|attack| problem(scene, &prey, attack, true));
     let problems: Vec<_> = shell.chain(python).flatten().collect();
     assert_eq!(problems, Vec::<String>::new());
     // The attackers could do what they may, and the compartment works on.
     let may = "ovs-vsctl show && ip link set br0 up && ip link set br0 down && touch /tmp/a && rm /tmp/a";
-    let output = exec::sh(&scene, "alice", may);
+    let output = exec::sh(scene, "alice", may);
     assert!(output.status.success(), "{output:?}");
     let packets = "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)";
-    let output = attempt(&scene, true, [PYTHON, "-c"], &(prelude() + packets));
+    let output = attempt(scene, true, [PYTHON, "-c"], &(prelude() + packets));
     assert!(output.status.success(), "{output:?}");
     assert_eq!(scene.topology("status")["switches"][0]["problem"], serde_json::Value::Null);
 }

@@ -2,7 +2,7 @@
 //! TLS. The host passes the connections on.
 
 use super::enter::STATE;
-use super::ovs::{TIMEOUT, run, tool};
+use super::tools::{TIMEOUT, run, tool};
 use crate::order::{Controllers, OPENFLOW, OVSDB};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

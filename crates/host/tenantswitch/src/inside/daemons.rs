@@ -1,5 +1,6 @@
 //! Open vSwitch's two programs: started, and started again when one ends.
 
+use super::dpdk::Datapath;
 use super::{controllers, ovs};
 use crate::order::{Controllers, Settings};
 use backon::BackoffBuilder as _;
@@ -20,8 +21,8 @@ const ANNOUNCEMENTS: [Duration; 3] =
 /// The running programs.
 pub(super) struct Daemons(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    datapath: Datapath,
     restarts: AtomicU64,
     /// Set once the switch is to end.
     stops: AtomicBool,
@@ -41,11 +42,13 @@ impl Daemons {
     ///
     /// # Errors
     /// One does not start, with the reason.
-    pub(super) fn start() -> Result<Self, String> {
+    pub(super) fn start(datapath: Datapath) -> Result<Self, String> {
         ovs::create_database()?;
-        let database = Program::Database.start()?;
-        let switch = Program::Switch.start()?;
-        let daemons = Self(Arc::new(Shared::default()));
+        let database = Program::Database.start(&datapath)?;
+        datapath.configure()?;
+        let switch = Program::Switch.start(&datapath)?;
+        let (restarts, stops, settings) = Default::default();
+        let daemons = Self(Arc::new(Shared { datapath, restarts, stops, settings }));
         for (program, child) in [(Program::Database, database), (Program::Switch, switch)] {
             let shared = daemons.0.clone();
             spawn(move || shared.keep(program, child))?;
@@ -135,7 +138,7 @@ impl Shared {
             log(&format!("{} ended ({}), it is started again", program.name(), describe(status)));
             child = loop {
                 std::thread::sleep(pauses.next().unwrap_or(RAN_WELL));
-                match program.start() {
+                match program.start(&self.datapath) {
                     Ok(child) => break child,
                     Err(why) => log(&why),
                 }
@@ -158,10 +161,10 @@ impl Program {
         }
     }
 
-    fn start(self) -> Result<Child, String> {
+    fn start(self, datapath: &Datapath) -> Result<Child, String> {
         match self {
             Self::Database => ovs::start_database(),
-            Self::Switch => ovs::start_switch(),
+            Self::Switch => ovs::start_switch(datapath),
         }
     }
 }

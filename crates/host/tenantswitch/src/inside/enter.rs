@@ -19,6 +19,8 @@ pub(super) const STATE: &str = "/var/lib/openvswitch";
 /// The visible part of the host: programs, libraries, and what the dynamic linker reads.
 const VISIBLE: &[&str] =
     &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"];
+/// Files by which DPDK counts the processor's cores.
+const CORES: &str = "/sys/devices/system/cpu";
 /// Devices. The tun device makes the bridge's own port, in the compartment's network namespace only.
 const DEVICES: &[&str] = &["/dev/net/tun", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 /// Landlock leaves this writable.
@@ -44,9 +46,12 @@ pub struct Limits {
     pub processes: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { file: 64 << 20, descriptors: 4096, processes: 64 }
+impl Limits {
+    /// Returns those of a compartment whose switch forwards with DPDK, or without. DPDK's memory is a file.
+    #[must_use]
+    pub const fn of(dpdk: bool) -> Self {
+        let file = if dpdk { 128 << 20 } else { 64 << 20 };
+        Self { file, descriptors: 4096, processes: 64 }
     }
 }
 
@@ -70,17 +75,25 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     let Paths { run, state } = &options.paths;
     let writable = [Writable { folder: run, at: RUN }, Writable { folder: state, at: STATE }];
     let scratch = 4 << 20;
-    layers::own_root(&Root { visible: VISIBLE, devices: DEVICES, writable: &writable, scratch })?;
+    let visible = visible(options.dpdk);
+    // Where it is missing, DPDK takes the kernel for one without modules that it could not do without.
+    let empty: &[&str] = if options.dpdk { &["/sys/module"] } else { &[] };
+    let (visible, writable) = (&visible[..], &writable[..]);
+    layers::own_root(&Root { visible, empty, devices: DEVICES, writable, scratch })?;
     limit(&options.limits)?;
-    restrict(options.on_host)?;
+    restrict(options.on_host, options.dpdk)?;
     Ok(orders)
+}
+
+fn visible(dpdk: bool) -> Vec<&'static str> {
+    VISIBLE.iter().copied().chain(dpdk.then_some(CORES)).collect()
 }
 
 /// Takes away what no process of a compartment may, in namespaces and root of its own.
 /// With the host's network, it has no port there.
-pub(super) fn restrict(on_host: bool) -> Result<(), SandboxError> {
+pub(super) fn restrict(on_host: bool, dpdk: bool) -> Result<(), SandboxError> {
     let tcp: &[u16] = if on_host { &[] } else { &[OVSDB, OPENFLOW] };
-    layers::allow_only(&Allowed { readable: VISIBLE, writable: WRITABLE, tcp })?;
+    layers::allow_only(&Allowed { readable: &visible(dpdk), writable: WRITABLE, tcp })?;
     layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
     seccomp::apply()
 }

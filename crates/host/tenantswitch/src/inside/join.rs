@@ -2,7 +2,7 @@
 //! in an order in which nothing of the compartment is looked up or executed with privileges of the host.
 
 use super::enter::{self, Limits};
-use super::ovs;
+use super::tools;
 use p4shield_sandbox::{self as layers, SandboxError};
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -66,9 +66,9 @@ pub fn run_command(errand: &Errand) -> Result<Infallible, CommandError> {
     enter::use_core(errand.core);
     enter::limit(&errand.limits)?;
     layers::join_first_process()?;
-    enter::restrict(false)?;
+    enter::restrict(false, false)?;
     layers::end_with_parent()?;
-    let mut command = ovs::tool(&errand.program);
+    let mut command = tools::tool(&errand.program);
     command.args(&errand.arguments).stdin(Stdio::inherit());
     command.envs(terminal.map(|terminal| ("TERM", terminal)));
     let source = command.exec();

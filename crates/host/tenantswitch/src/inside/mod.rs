@@ -3,13 +3,16 @@
 
 mod controllers;
 mod daemons;
+mod dpdk;
 mod enter;
 mod join;
 mod ovs;
 mod seccomp;
+mod tools;
 
 use crate::order::{Answer, MAX_ORDER, Order};
 use daemons::Daemons;
+use dpdk::Datapath;
 use p4shield_sandbox::SandboxError;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -33,6 +36,8 @@ pub struct Options {
     pub core: u32,
     /// True if it has the host's network and not one of its own: at the baseline.
     pub on_host: bool,
+    /// True if its switch forwards with DPDK.
+    pub dpdk: bool,
     /// The folder of its cgroup; `None`: that of the process that starts it.
     pub cgroup: Option<PathBuf>,
     /// Its folders.
@@ -65,7 +70,8 @@ pub fn run(options: &Options) -> Result<std::convert::Infallible, InsideError> {
     // An operator's commands may leave processes behind.
     let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
     reaper.map_err(|e| InsideError::Switch(format!("cannot start a thread: {e}")))?;
-    let daemons = Daemons::start().map_err(InsideError::Switch)?;
+    let daemons =
+        Daemons::start(Datapath { dpdk: options.dpdk, core: options.core }).map_err(InsideError::Switch)?;
     // From now on the host's connection succeeds.
     rustix::net::listen(&orders, 8).map_err(|e| InsideError::Orders(e.into()))?;
     let listener = UnixListener::from(orders);

@@ -1,9 +1,10 @@
 //! Open vSwitch, by its own programs and tools.
 
+use super::dpdk::{self, Datapath};
 use super::enter::{RUN, STATE};
+use super::tools::{TIMEOUT, feed, run, tool};
 use crate::order::Settings;
 use serde_json::json;
-use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,11 +18,8 @@ const OURS: &str = "external_ids:p4shield=port";
 const START: Duration = Duration::from_secs(20);
 /// Frames that the tool is given at a time, as its arguments.
 const AT_A_TIME: usize = 256;
-/// Seconds that a tool waits for a switch.
-pub(super) const TIMEOUT: &str = "--timeout=15";
 /// Where the distribution has the schema of the database.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Makes the database, if this is the compartment's first start, or brings one of an earlier release up to
 /// date.
@@ -65,8 +63,8 @@ pub(super) fn start_database() -> Result<Child, String> {
 ///
 /// # Errors
 /// It does not start.
-pub(super) fn start_switch() -> Result<Child, String> {
-    let mut command = tool("ovs-vswitchd");
+pub(super) fn start_switch(datapath: &Datapath) -> Result<Child, String> {
+    let mut command = tool(datapath.program());
     command.arg(format!("unix:{RUN}/db.sock")).arg(format!("--unixctl={CONTROL}")).args(QUIET);
     start(command)
 }
@@ -110,11 +108,18 @@ pub(super) fn configure(settings: &Settings) -> Result<(), String> {
         vsctl.args(["--", "--may-exist", "add-port", bridge, &port.interface]);
         let number = format!("ofport_request={}", port.number);
         vsctl.args(["--", "set", "interface", &port.interface, &number, OURS]);
+        if settings.dpdk {
+            vsctl.args(dpdk::port(&port.interface, port.number));
+        }
         // One that a controller gave stays. A string in JSON is one of the database.
         vsctl.args(port.iface_id.as_ref().map(|id| format!("external_ids:iface-id={}", json!(id))));
     }
     // The tool waits for the switch only if it changes something.
     vsctl.args(["--", "set", "Open_vSwitch", ".", &another_order()]);
+    if settings.dpdk {
+        dpdk::wait()?;
+        vsctl.args(dpdk::pauses(settings.is_core_shared));
+    }
     run(&mut vsctl)?;
     let failed = run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name,error", "find"]).args([
         "interface",
@@ -166,43 +171,7 @@ fn ours() -> Result<String, String> {
     run(tool("ovs-vsctl").args([TIMEOUT, "--bare", "--columns=name", "find", "interface", OURS]))
 }
 
-/// A program of Open vSwitch, or another one inside, without input.
-pub(super) fn tool(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command.env_clear().env("PATH", PATH).current_dir("/").stdin(Stdio::null());
-    for (variable, folder) in
-        [("OVS_RUNDIR", RUN), ("OVS_LOGDIR", "/tmp"), ("OVS_DBDIR", STATE), ("OVS_SYSCONFDIR", "/tmp")]
-    {
-        command.env(variable, folder);
-    }
-    command
-}
-
 fn start(mut command: Command) -> Result<Child, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdout(Stdio::null()).spawn().map_err(|e| format!("cannot start {name}: {e}"))
-}
-
-/// Runs a tool; returns what it prints.
-pub(super) fn run(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|e| format!("cannot run {name}: {e}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-}
-
-/// Runs a tool with this input.
-fn feed(command: &mut Command, input: &str) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cannot run {name}: {e}"))?;
-    // A tool that does not read all of it says why.
-    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
-    let output = child.wait_with_output().map_err(|e| format!("{name}: {e}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }

@@ -3,12 +3,16 @@
 use super::daemon::{Daemon, wait_for_pings};
 use super::scene::Scene;
 use super::two_tenants;
-use p4shield_testbed::wait_until;
+use p4shield_testbed::process::run;
+use p4shield_testbed::{leftover, wait_until};
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const ALICE: [&str; 2] = ["127.0.0.1:16640", "127.0.0.1:16653"];
 const BOB: [&str; 2] = ["127.0.0.1:26640", "127.0.0.1:26653"];
@@ -17,16 +21,30 @@ const BOB: [&str; 2] = ["127.0.0.1:26640", "127.0.0.1:26653"];
 struct Keys(PathBuf);
 
 impl Keys {
+    /// Copies a tenant's keys into the scene, which may change them.
+    fn copy(scene: &Scene, tenant: &'static str) -> Self {
+        // Making them takes seconds.
+        static MADE: Mutex<BTreeMap<&str, TempDir>> = Mutex::new(BTreeMap::new());
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = made.entry(tenant).or_insert_with(|| {
+            let folder = leftover::folder("keys").unwrap();
+            Self::make(&folder.path().join(tenant));
+            folder
+        });
+        let mut copy = Command::new("cp");
+        run(copy.arg("-a").arg(keys.path().join(tenant)).arg(scene.path(tenant))).unwrap();
+        Self(scene.path(tenant))
+    }
+
     /// Makes a switch's key and certificate (`sc`), and a controller's (`ctl`), each signed by an authority
     /// of this tenant's.
-    fn make(scene: &Scene, tenant: &str) -> Self {
-        let keys = Self(scene.path(tenant));
+    fn make(folder: &Path) {
+        let keys = Self(folder.to_owned());
         std::fs::create_dir(&keys.0).unwrap();
         for words in [&["init"][..], &["req+sign", "sc", "switch"], &["req+sign", "ctl", "controller"]] {
             keys.pki(words);
         }
         std::fs::copy(keys.0.join("pki/controllerca/cacert.pem"), keys.authorities()).unwrap();
-        keys
     }
 
     fn pki(&self, words: &[&str]) {
@@ -61,7 +79,7 @@ impl Keys {
 fn with_controllers() -> Option<(Scene, Keys, Keys)> {
     let scene = two_tenants()?;
     scene.host.ip("link set lo up").unwrap();
-    let (alice, bob) = (Keys::make(&scene, "alice"), Keys::make(&scene, "bob"));
+    let (alice, bob) = (Keys::copy(&scene, "alice"), Keys::copy(&scene, "bob"));
     configure(&scene, "2", &alice.0, &bob.0);
     Some((scene, alice, bob))
 }

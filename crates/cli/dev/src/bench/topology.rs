@@ -125,5 +125,9 @@ fn title(c: &Cell) -> String {
 }
 
 fn level(level: Level) -> String {
-    if level == Level::Baseline { name(level) } else { format!("level {}", name(level)) }
+    if [Level::Baseline, Level::BaselineDpdk].contains(&level) {
+        name(level)
+    } else {
+        format!("level {}", name(level))
+    }
 }

@@ -54,6 +54,26 @@ pub enum Level {
     #[serde(rename = "2")]
     #[value(name = "2")]
     Two,
+    /// One switch on the host, with DPDK
+    #[serde(rename = "baseline-dpdk")]
+    BaselineDpdk,
+    /// A switch with DPDK in a compartment for each tenant
+    #[serde(rename = "3")]
+    #[value(name = "3")]
+    Three,
+}
+
+impl Level {
+    /// Returns its name in the configuration, and the other keys of `[topology]` that it means.
+    const fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Baseline => ("baseline", ""),
+            Self::One => ("1", ""),
+            Self::Two => ("2", ""),
+            Self::BaselineDpdk => ("baseline", "datapath = \"dpdk\"\n"),
+            Self::Three => ("3", ""),
+        }
+    }
 }
 
 /// Options of a measurement.

@@ -10,7 +10,6 @@ use p4shield_topology::{Compartment, PRIORITIES, Plan, Tenant};
 use super::{Level, Scenario, packet};
 use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, Vm, mac_text};
 use crate::fixture::headers::Headers;
-use crate::name;
 
 /// The resources of all switches since their start.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,8 @@ impl World {
     pub(super) fn start(level: Level, tenants: u16, each: usize) -> anyhow::Result<Self> {
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
-        cloud.configure(&name(level))?;
+        let (level, keys) = level.keys();
+        cloud.configure_with(level, keys)?;
         cloud.topology("apply")?;
         let plan = cloud.plan()?;
         let world = Self { cloud, plan, each };

@@ -357,6 +357,7 @@ impl Checker<'_> {
             info_page,
             log_page,
             page_owner: v.page_owner,
+            packet_rate: self.packet_rate(v.packet_rate.as_ref()),
             iface_id: v.iface_id.as_ref().map(|id| self.port_name("iface_id", id)),
             vni: v.vni.as_ref().map(|vni| self.number("vni", Some(vni), 0, 0, MAX_VNI)),
         }

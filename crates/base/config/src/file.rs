@@ -143,6 +143,7 @@ pub(super) struct Vm {
     pub(super) info_page: Option<Spanned<PathBuf>>,
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,
+    pub(super) packet_rate: Option<Spanned<u32>>,
     pub(super) iface_id: Option<Text>,
     pub(super) vni: Option<Spanned<u32>>,
 }

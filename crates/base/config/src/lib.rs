@@ -46,6 +46,7 @@ use macaddr::MacAddr6;
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, FailPolicy, UnownedPolicy, Verdict, VmRef};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -296,6 +297,8 @@ pub struct Vm {
     pub log_page: Option<PathBuf>,
     /// Owner of the pages; `None`: the daemon's user.
     pub page_owner: Option<u32>,
+    /// Packets that the NIC switch takes from it in a second; `None`: there is no limit.
+    pub packet_rate: Option<NonZero<u32>>,
     /// `external_ids:iface-id` of its interface in Open vSwitch's database.
     pub iface_id: Option<String>,
     /// The network of its addresses (VNI), which distinguishes it from VMs with the same addresses in other

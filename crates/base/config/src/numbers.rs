@@ -68,6 +68,7 @@ impl Entry for Vm {
             info_page: None,
             log_page: None,
             page_owner: None,
+            packet_rate: None,
             iface_id: None,
             vni: None,
         }

@@ -6,7 +6,7 @@
 use super::Attachment::{self, Dpdk, Wire, Xsk};
 use super::check::{MAX_CPU, MAX_FIRST_UID, MAX_VNI};
 use super::compartment::{ACCELERATORS, MAX_PROCESSORS};
-use super::topology::{MAX_HOST, MAX_VLAN};
+use super::topology::{MAX_HOST, MAX_PACKET_RATE, MAX_VLAN};
 use super::{MAX_NAME, MEASURES};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use std::fmt::Write;
@@ -219,7 +219,7 @@ const TOPOLOGY: &[Key] = &[
          Ethernet addresses contain it."),
     key("cores", "string", Value("\"shared\""), Words(&["shared", "isolated"]), ALL,
         "`shared`: all switch compartments run on the host's last core; `isolated`: each has a core of its \
-         own."),
+         own, which is none of a P4 VM's (`cpu`)."),
     key("datapath", "string", Absent("`sockets`, and `dpdk` at level `3`"),
         Words(&["sockets", "dpdk"]), ALL,
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
@@ -324,6 +324,9 @@ const VM: &[Key] = &[
         "The host's side of the VM's veth pair or tap."),
     key("mac", "string", Absent("required with `[topology]`"), MAC, ALL,
         "The Ethernet address of the VM's interface, unique over all VMs."),
+    key("packet_rate", "integer", Absent("no limit"), Range(1, MAX_PACKET_RATE as u64), ALL,
+        "With `[topology]` above the baseline: packets that the NIC switch takes from the VM in a \
+         second. Those of 10 ms, and 64 at least, may come at once."),
     key("ingress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets to the VM; empty: \
         none."),
     key("egress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets from the VM; \

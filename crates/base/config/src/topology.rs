@@ -9,6 +9,7 @@ use macaddr::MacAddr6;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
@@ -21,6 +22,8 @@ pub const MAX_HOST: u16 = 4094;
 
 /// Default of `first_vlan`.
 const FIRST_VLAN: u16 = 100;
+/// Highest rate of a VM in packets a second.
+pub(super) const MAX_PACKET_RATE: u32 = 10_000_000;
 /// Highest VLAN identifier that IEEE 802.1Q leaves to users.
 pub(super) const MAX_VLAN: u16 = 4094;
 /// Default memory of a switch compartment, and the least that Open vSwitch starts in.
@@ -192,6 +195,7 @@ impl Checker<'_> {
         let memory = self.size("memory", t.memory.as_ref(), limits);
         self.vms_of_topology(file, t);
         self.zones(file);
+        self.rates(file, level);
         self.wires_of_topology(file);
         let state = self.path(t.state.as_deref().unwrap_or(Path::new(STATE)));
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
@@ -218,14 +222,15 @@ impl Checker<'_> {
     fn no_topology(&mut self, file: &file::File) {
         let zones = file.tenant.iter().map(|t| ("zone", t.zone.as_ref()));
         let vms = file.tenant.iter().flat_map(|t| &t.vm);
-        let of_vms = vms.flat_map(|v| [("interface", v.interface.as_ref()), ("mac", v.mac.as_ref())]);
-        for (key, value) in zones.chain(of_vms) {
-            let Some(value) = value else { continue };
+        let of_vms = vms.clone().flat_map(|v| [("interface", v.interface.as_ref()), ("mac", v.mac.as_ref())]);
+        let spans = zones.chain(of_vms).filter_map(|(key, value)| Some((key, value?.span())));
+        let rates = vms.filter_map(|v| Some(("packet_rate", v.packet_rate.as_ref()?.span())));
+        for (key, span) in spans.chain(rates) {
             let message = format!(
                 "{key}: only tenants' switches need it, and there is no table [topology]; write the table, \
                  or remove the key"
             );
-            self.problem(value.span(), message);
+            self.problem(span, message);
         }
     }
 
@@ -310,6 +315,21 @@ impl Checker<'_> {
             } else {
                 seen.insert(mac, line);
             }
+        }
+    }
+
+    /// Checks a rate in packets a second.
+    pub(super) fn packet_rate(&mut self, rate: Option<&Spanned<u32>>) -> Option<NonZero<u32>> {
+        rate.and_then(|rate| NonZero::new(self.number("packet_rate", Some(rate), 1, 1, MAX_PACKET_RATE)))
+    }
+
+    /// Refuses rates where there is no NIC switch, which limits them.
+    fn rates(&mut self, file: &file::File, level: Level) {
+        let rates = file.tenant.iter().flat_map(|t| &t.vm).filter_map(|vm| vm.packet_rate.as_ref());
+        for rate in rates.filter(|_| level == Level::Baseline) {
+            let message = "packet_rate: the NIC switch limits it, and level = \"baseline\" has none; \
+                           write another level, or remove the key";
+            self.problem(rate.span(), message.to_owned());
         }
     }
 

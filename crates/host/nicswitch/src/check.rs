@@ -167,13 +167,13 @@ mod tests {
     fn vm(interface: &str, tenant: &str, vlan: u16, last: u8) -> Port {
         let addresses = vec![IpAddr::from([10, 0, 0, last])];
         let role = Role::Vm { vlan, mac: MacAddr6::new(2, 0, 0, 0, 0, last), addresses };
-        Port { interface: interface.into(), tenant: Some(tenant.into()), role }
+        Port { interface: interface.into(), tenant: Some(tenant.into()), role, packet_rate: None }
     }
 
     fn in_out(interface: &str, last: u8, address: u8) -> Port {
         let mac = MacAddr6::new(2, 1, 0, 0, 0, last);
         let role = Role::InOut { mac, addresses: vec![IpAddr::from([192, 0, 2, address])] };
-        Port { interface: interface.into(), tenant: None, role }
+        Port { interface: interface.into(), tenant: None, role, packet_rate: None }
     }
 
     fn with(mut port: Port, role: Role) -> Port {
@@ -210,7 +210,7 @@ mod tests {
     fn impossible_ports_are_named() {
         let vm = |vlan, mac, address: &str| {
             let role = Role::Vm { vlan, mac, addresses: vec![address.parse().unwrap()] };
-            Port { interface: "tap0".into(), tenant: None, role }
+            Port { interface: "tap0".into(), tenant: None, role, packet_rate: None }
         };
         let mac = MacAddr6::new(2, 0, 0, 0, 0, 1);
         assert!(check(&[vm(1, mac, "10.0.0.1")]).is_ok());
@@ -244,6 +244,7 @@ mod tests {
         let vms = (0..64u8).flat_map(|tenant| (0..4u8).map(move |vm| (tenant, vm)));
         let ports: Vec<Port> = vms
             .map(|(tenant, vm)| Port {
+                packet_rate: None,
                 interface: format!("t{tenant}v{vm}"),
                 tenant: Some(format!("t{tenant}")),
                 role: Role::Vm {

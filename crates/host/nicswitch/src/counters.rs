@@ -31,11 +31,13 @@ pub enum Reason {
     TooLong,
     /// The interface is no port of the policy: it is about to become one, or was one.
     Unassigned,
+    /// The port sends more than its rate allows.
+    Rate,
 }
 
 impl Reason {
     /// All of them, in the order of the program's `enum reason`.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::Tag,
         Self::SourceMac,
@@ -47,6 +49,7 @@ impl Reason {
         Self::NoPort,
         Self::TooLong,
         Self::Unassigned,
+        Self::Rate,
     ];
 
     /// Returns its name in status and metrics.
@@ -64,6 +67,7 @@ impl Reason {
             Self::NoPort => "no_port",
             Self::TooLong => "too_long",
             Self::Unassigned => "unassigned",
+            Self::Rate => "rate",
         }
     }
 }
@@ -126,12 +130,12 @@ mod tests {
 
     #[test]
     fn counters_of_all_processors_are_added() {
-        let one: Vec<u8> = (1..=15u64).flat_map(u64::to_ne_bytes).collect();
+        let one: Vec<u8> = (1..=16u64).flat_map(u64::to_ne_bytes).collect();
         assert_eq!(one.len(), PortCounters::BYTES);
         let sum = PortCounters::sum("tap0", &[one.clone(), one]);
         assert_eq!((sum.received_packets, sum.delivered_bytes), (2, 8));
-        assert_eq!((sum.dropped(Reason::Malformed), sum.dropped(Reason::Unassigned)), (10, 30));
-        assert_eq!(sum.dropped_in_all(), 2 * (5..=15).sum::<u64>());
+        assert_eq!((sum.dropped(Reason::Malformed), sum.dropped(Reason::Rate)), (10, 32));
+        assert_eq!(sum.dropped_in_all(), 2 * (5..=16).sum::<u64>());
     }
 
     #[test]

@@ -11,7 +11,14 @@ use crate::check::{addresses, mac, vlan};
 /// Bytes of `struct key` in `maps.bpf.h`.
 pub(crate) const KEY: usize = 24;
 /// Bytes of `struct entry` in `maps.bpf.h`.
-pub(crate) const ENTRY: usize = 20;
+pub(crate) const ENTRY: usize = 28;
+
+/// Nanoseconds.
+const SECOND: u32 = 1_000_000_000;
+/// A burst is what a rate allows in a second, divided by this: 10 ms.
+const BURSTS: u32 = 100;
+/// Frames of a burst at least: what a machine sends at once.
+const LEAST_BURST: u32 = 64;
 
 /// The entries of a policy, by key.
 pub(crate) type Policy = BTreeMap<[u8; KEY], [u8; ENTRY]>;
@@ -76,6 +83,10 @@ struct Entry {
     has_target: bool,
     mac: MacAddr6,
     gateway: MacAddr6,
+    /// Nanoseconds for each frame; 0: there is no limit.
+    interval: u32,
+    /// Frames that may come at once.
+    burst: u32,
 }
 
 impl Entry {
@@ -90,7 +101,9 @@ impl Entry {
         bytes[6] = self.role;
         bytes[7] = u8::from(self.has_target);
         bytes[8..14].copy_from_slice(self.mac.as_bytes());
-        bytes[14..].copy_from_slice(self.gateway.as_bytes());
+        bytes[14..20].copy_from_slice(self.gateway.as_bytes());
+        bytes[20..24].copy_from_slice(&self.interval.to_ne_bytes());
+        bytes[24..].copy_from_slice(&self.burst.to_ne_bytes());
         bytes
     }
 }
@@ -150,6 +163,8 @@ pub(crate) fn of(ports: &[Port], indexes: &BTreeMap<&str, u32>) -> Policy {
             has_target: target.is_some(),
             mac: mac(port).unwrap_or_default(),
             gateway: target.and_then(mac).unwrap_or_default(),
+            interval: port.packet_rate.map_or(0, |rate| (SECOND / rate).max(1)),
+            burst: port.packet_rate.map_or(0, |rate| (rate.get() / BURSTS).max(LEAST_BURST)),
         };
         put(Key { interface: own, kind: PORT, ..Key::default() }, entry);
     }

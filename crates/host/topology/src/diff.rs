@@ -211,7 +211,7 @@ fn tenant(t: &Tenant, c: &Compartment) -> Vec<Field> {
 }
 
 fn of_vm(vm: &Vm) -> Vec<Field> {
-    let Vm { name: _, number, interface, wire, mac, addresses, iface_id } = vm;
+    let Vm { name: _, number, interface, wire, mac, addresses, packet_rate, iface_id } = vm;
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     vec![
         field("number", number),
@@ -219,6 +219,7 @@ fn of_vm(vm: &Vm) -> Vec<Field> {
         field("wire", link(wire.as_ref())),
         field("mac", text(*mac)),
         field("addresses", addresses.join(" ")),
+        field("packet_rate", or_none(*packet_rate)),
         field("iface_id", or_none(iface_id.as_ref())),
     ]
 }

@@ -6,6 +6,7 @@ use p4shield_config::{Cores, Datapath, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::path::PathBuf;
 
 /// Version of [`Plan`] as a file. A plan of another version is of another release.
@@ -109,6 +110,9 @@ pub struct Vm {
     pub mac: MacAddr6,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
+    /// Packets that it may send in a second at most; `None`: there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_rate: Option<NonZero<u32>>,
     /// The name of its port in OpenStack's or OVN's database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iface_id: Option<String>,

@@ -33,13 +33,13 @@ pub enum PlanError {
     /// There are fewer cores than compartments.
     #[error(
         "cores = \"isolated\" needs {needed} cores, one for each switch compartment, and this host has \
-         {available}: write cores = \"shared\", or put tenants into zones"
+         {available} that are no P4 VM's (cpu): write cores = \"shared\", or put tenants into zones"
     )]
     Cores {
         /// The number of compartments.
         needed: usize,
-        /// The number of cores.
-        available: u32,
+        /// The number of cores without those of P4 VMs.
+        available: usize,
     },
     /// There are more names than numbers.
     #[error("there are more than {most} {what} on this host: move some to another")]
@@ -75,7 +75,10 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         tenants: Kind { what: "tenants", most: MAX_VLAN + 1 - topology.first_vlan }
             .assign(tenants, &previous.tenants)?,
         vms: assign_vms(config, &previous.vms)?,
-        cores: assign_cores(topology.cores, names(), &previous.cores, cores)?,
+        cores: match topology.cores {
+            Cores::Shared => names().map(|name| (name.to_owned(), cores.saturating_sub(1))).collect(),
+            Cores::Isolated => assign_cores(names(), &previous.cores, &free_cores(config, cores))?,
+        },
     };
     let planner = Planner { level: config.level, topology, wires: &config.wires, numbers };
     let mut compartments =
@@ -165,37 +168,38 @@ fn name_of_vm(tenant: &str, vm: &str) -> String {
     format!("{tenant}/{vm}")
 }
 
-/// Gives each compartment the last core, or one of its own from the last one downwards: the host's own work
-/// tends to the first.
+/// Returns the cores that no P4 VM has to itself, from the last one downwards: the host's own work tends to
+/// the first.
+fn free_cores(config: &Config, cores: u32) -> Vec<u32> {
+    let of_p4_vms: BTreeSet<u32> = config.numbered_tenants().filter_map(|(_, tenant)| tenant.cpu).collect();
+    (0..cores).rev().filter(|core| !of_p4_vms.contains(core)).collect()
+}
+
+/// Gives each compartment a core of its own out of these.
 fn assign_cores<'n>(
-    mode: Cores,
     names: impl ExactSizeIterator<Item = &'n str>,
     previous: &BTreeMap<String, u32>,
-    available: u32,
+    available: &[u32],
 ) -> Result<BTreeMap<String, u32>, PlanError> {
-    let last = available.saturating_sub(1);
-    if mode == Cores::Shared {
-        return Ok(names.map(|name| (name.to_owned(), last)).collect());
-    }
     let needed = names.len();
-    let too_few = || PlanError::Cores { needed, available };
-    if usize::try_from(available).is_ok_and(|available| available < needed) {
+    let too_few = || PlanError::Cores { needed, available: available.len() };
+    if available.len() < needed {
         return Err(too_few());
     }
     let names: Vec<_> = names.collect();
     let mut taken = BTreeSet::new();
     let mut cores = BTreeMap::new();
     for name in &names {
-        if let Some(&core) = previous.get(*name).filter(|core| **core < available)
+        if let Some(&core) = previous.get(*name).filter(|core| available.contains(core))
             && taken.insert(core)
         {
             cores.insert((*name).to_owned(), core);
         }
     }
-    let mut free = (0..available).rev().filter(|core| !taken.contains(core));
+    let mut free = available.iter().filter(|core| !taken.contains(core));
     for name in names {
         if !cores.contains_key(name) {
-            cores.insert(name.to_owned(), free.next().ok_or_else(too_few)?);
+            cores.insert(name.to_owned(), *free.next().ok_or_else(too_few)?);
         }
     }
     Ok(cores)
@@ -266,7 +270,8 @@ impl Planner<'_> {
         let wire = self.wires.iter().find(|wire| wire.vm_interface == interface);
         let wire = wire
             .and_then(|wire| Some(Link { outer: wire.port.clone()?, inner: wire.switch_interface.clone() }));
-        Ok(Vm { name, number, interface, wire, mac, addresses, iface_id })
+        let packet_rate = vm.packet_rate;
+        Ok(Vm { name, number, interface, wire, mac, addresses, packet_rate, iface_id })
     }
 
     /// Returns whether compartments stand behind a NIC switch.

@@ -3,6 +3,7 @@
 use macaddr::MacAddr6;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::num::NonZero;
 
 /// A port of the NIC switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,9 @@ pub struct Port {
     pub tenant: Option<String>,
     /// The party at the port.
     pub role: Role,
+    /// Frames that it may send in a second at most; `None`: there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_rate: Option<NonZero<u32>>,
 }
 
 /// The party at a port of the NIC switch, and with it the packets that may pass.

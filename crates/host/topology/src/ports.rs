@@ -9,7 +9,8 @@ impl Plan {
     #[must_use]
     pub fn ports(&self) -> Vec<Port> {
         let of: Vec<_> = self.compartments.iter().flat_map(Compartment::ports).collect();
-        let uplink = Port { interface: self.uplink.clone(), tenant: None, role: Role::Uplink };
+        let uplink =
+            Port { interface: self.uplink.clone(), tenant: None, role: Role::Uplink, packet_rate: None };
         if of.is_empty() { of } else { std::iter::once(uplink).chain(of).collect() }
     }
 }
@@ -26,7 +27,7 @@ impl Compartment {
             [only] => Some(only.name.clone()),
             _ => None,
         };
-        let own = Port { interface: in_out.outer.clone(), tenant, role };
+        let own = Port { interface: in_out.outer.clone(), tenant, role, packet_rate: None };
         std::iter::once(own).chain(self.tenants.iter().flat_map(Tenant::ports)).collect()
     }
 }
@@ -37,12 +38,14 @@ impl Tenant {
             interface: interface.to_owned(),
             tenant: Some(self.name.clone()),
             role,
+            packet_rate: None,
         };
         let vlan = self.vlan;
         let gateway =
             self.gateway.iter().map(|link| port(&link.outer, Role::Gateway { vlan, mac: self.mac }));
-        let vms = self.vms.iter().map(|vm| {
-            port(vm.port_interface(), Role::Vm { vlan, mac: vm.mac, addresses: vm.addresses.clone() })
+        let vms = self.vms.iter().map(|vm| Port {
+            packet_rate: vm.packet_rate,
+            ..port(vm.port_interface(), Role::Vm { vlan, mac: vm.mac, addresses: vm.addresses.clone() })
         });
         gateway.chain(vms).collect()
     }

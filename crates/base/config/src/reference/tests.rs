@@ -30,7 +30,9 @@ fn file(table: &Table, key: &Key, line: &str) -> String {
     let is_tenants = key.name == "key_file" && table.header == "[[tenant]]";
     let key_file = if is_tenants { "" } else { "key_file = \"a.key\"\n" };
     let vm = "[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n";
-    let is_topology = table.header == "[topology]" || key.name == "level";
+    let is_rate = key.name == "packet_rate";
+    let top = if is_rate { format!("level = \"2\"\n{top}") } else { top };
+    let is_topology = table.header == "[topology]" || key.name == "level" || is_rate;
     let topology = "[topology]\nuplink = \"u\"\ngateway_mac = \"02:00:00:00:00:fe\"\n";
     let topology = if is_topology { format!("{topology}{}\n", at("[topology]")) } else { String::new() };
     let port = if is_topology { "interface = \"v\"\nmac = \"02:00:00:00:00:01\"\n" } else { "" };

@@ -254,6 +254,15 @@ fn wires_of_the_file_keep_their_vms() {
 }
 
 #[test]
+fn packet_rates_need_a_nic_switch() {
+    let mac = "mac = \"02:00:00:00:00:01\"";
+    let text = TOPOLOGY.replacen(mac, &format!("{mac}\npacket_rate = 5000"), 1);
+    assert_eq!(parse(&text).unwrap().tenants[0].vms[0].packet_rate.unwrap().get(), 5000);
+    let error = errors(&text.replacen("\"2\"", "\"baseline\"", 1));
+    assert!(error.contains("the NIC switch limits it, and level = \"baseline\" has none"), "{error}");
+}
+
+#[test]
 fn sizes_and_words_are_checked() {
     let with = |keys: &str| errors(&TOPOLOGY.replacen("uplink", &format!("{keys}\nuplink"), 1));
     assert_eq!(

@@ -29,6 +29,7 @@ enum reason {
 	NO_PORT,
 	TOO_LONG,
 	UNASSIGNED,
+	RATE,
 	REASONS,
 	FORWARD, /* none */
 };
@@ -59,6 +60,8 @@ struct entry {
 	__u8 has_target; /* for PORT: there is a port as a target, with or without an interface */
 	__u8 mac[ETH_ALEN];
 	__u8 gateway[ETH_ALEN];
+	__u32 interval; /* for PORT: nanoseconds for each frame, as its rate says; 0: no limit */
+	__u32 burst;    /* for PORT: frames that may come at once */
 };
 
 struct counters {
@@ -106,6 +109,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct counters);
 } nic_counters SEC(".maps");
+
+/* When the rate of an interface's port allows the next frame without a burst, as of bpf_ktime_get_ns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PORTS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u64);
+} nic_rates SEC(".maps");
 
 /* The format of these maps, and the network namespace of their interfaces. No program reads it. */
 struct {

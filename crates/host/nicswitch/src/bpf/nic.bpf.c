@@ -19,6 +19,31 @@
 /* Linux 6.8. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *protocol, __u16 *tci) __ksym __weak;
 
+/*
+ * Whether a frame is within its port's rate: the generic cell rate algorithm (ITU-T I.371). Its state is one
+ * number, which processors replace without a lock.
+ */
+static __always_inline bool is_in_rate(__u32 interface, const struct entry *port)
+{
+	__u64 longest = (__u64)port->interval * port->burst;
+	__u64 *next = bpf_map_lookup_elem(&nic_rates, &interface);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!next)
+		return false;
+	for (int i = 0; i < 4; i++) {
+		__u64 seen = *(volatile __u64 *)next;
+		__u64 due = seen > now ? seen : now;
+
+		if (due - now > longest)
+			return false;
+		if (__sync_val_compare_and_swap(next, seen, due + port->interval) == seen)
+			return true;
+	}
+	/* Other processors were faster each time: the port has many frames at once. */
+	return false;
+}
+
 /* Applies the policy: the reason to drop the frame, or FORWARD with the target. */
 static __always_inline int judge(struct xdp_md *ctx, bool tagged, struct decision *decision)
 {
@@ -33,6 +58,8 @@ static __always_inline int judge(struct xdp_md *ctx, bool tagged, struct decisio
 	port = find_port(policy, ctx->ingress_ifindex);
 	if (!port)
 		return UNASSIGNED;
+	if (port->interval && !is_in_rate(ctx->ingress_ifindex, port))
+		return RATE;
 	result = read_ethernet(ctx, &packet);
 	if (result != FORWARD)
 		return result;

@@ -13,12 +13,13 @@ use crate::{NicError, PortCounters};
 pub(crate) const POLICY: &str = "nic_policy";
 pub(crate) const TARGETS: &str = "nic_targets";
 pub(crate) const COUNTERS: &str = "nic_counters";
+pub(crate) const RATES: &str = "nic_rates";
 pub(crate) const IDENTITY: &str = "nic_identity";
 /// All of them, by their names in the object and in the folder.
-pub(crate) const NAMES: [&str; 4] = [POLICY, TARGETS, COUNTERS, IDENTITY];
+pub(crate) const NAMES: [&str; 5] = [POLICY, TARGETS, COUNTERS, RATES, IDENTITY];
 
 /// The format of the maps: a change of `maps.bpf.h` changes it.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// The only key of the maps with one entry.
 const FIRST: [u8; 4] = [0; 4];
 
@@ -28,6 +29,7 @@ pub(crate) struct Maps {
     policy: MapHandle,
     targets: MapHandle,
     counters: MapHandle,
+    rates: MapHandle,
 }
 
 impl Maps {
@@ -39,7 +41,8 @@ impl Maps {
         let open =
             |name| MapHandle::from_pinned_path(folder.map(name)).map_err(NicError::kernel("open the maps"));
         check_identity(folder, &open(IDENTITY)?)?;
-        Ok(Some(Self { policy: open(POLICY)?, targets: open(TARGETS)?, counters: open(COUNTERS)? }))
+        let (policy, targets) = (open(POLICY)?, open(TARGETS)?);
+        Ok(Some(Self { policy, targets, counters: open(COUNTERS)?, rates: open(RATES)? }))
     }
 
     /// Reads the policy in force, if there is one.
@@ -86,13 +89,17 @@ impl Maps {
         write().map_err(NicError::kernel("replace the policy"))
     }
 
-    /// Lets frames be redirected to an interface, and counts its frames. Both begin anew if it is a new one.
+    /// Lets frames be redirected to an interface, and counts its frames and their rate. All begin anew if it
+    /// is a new one.
     pub(crate) fn add_port(&self, interface: u32) -> Result<(), NicError> {
         let key = interface.to_ne_bytes();
         let add = || -> libbpf_rs::Result<()> {
             if self.counters.lookup_percpu(&key, MapFlags::ANY)?.is_none() {
                 let zeros = vec![vec![0; PortCounters::BYTES]; libbpf_rs::num_possible_cpus()?];
                 self.counters.update_percpu(&key, &zeros, MapFlags::NO_EXIST)?;
+            }
+            if self.rates.lookup(&key, MapFlags::ANY)?.is_none() {
+                self.rates.update(&key, &[0; 8], MapFlags::ANY)?;
             }
             if self.targets.lookup(&key, MapFlags::ANY)?.is_none() {
                 self.targets.update(&key, &key, MapFlags::ANY)?;
@@ -102,11 +109,11 @@ impl Maps {
         add().map_err(NicError::kernel("add a port to the maps"))
     }
 
-    /// Removes the counters and targets of all interfaces but these.
+    /// Removes the counters, rates and targets of all interfaces but these.
     pub(crate) fn remove_ports_but(&self, keep: &BTreeSet<u32>) -> Result<(), NicError> {
         let is_other =
             |key: &Vec<u8>| key.first_chunk().is_none_or(|k| !keep.contains(&u32::from_ne_bytes(*k)));
-        for map in [&self.targets, &self.counters] {
+        for map in [&self.targets, &self.counters, &self.rates] {
             // All keys first: deleting one while iterating begins the iteration again.
             for key in map.keys().filter(is_other).collect::<Vec<_>>() {
                 match map.delete(&key) {

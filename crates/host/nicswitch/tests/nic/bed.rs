@@ -49,7 +49,7 @@ pub(crate) const fn v6(last: u16) -> Ipv6Addr {
 }
 
 fn port(interface: &str, tenant: Option<&str>, role: Role) -> Port {
-    Port { interface: interface.into(), tenant: tenant.map(str::to_owned), role }
+    Port { interface: interface.into(), tenant: tenant.map(str::to_owned), role, packet_rate: None }
 }
 
 fn addresses(last: u8) -> Vec<IpAddr> {
@@ -157,6 +157,12 @@ impl Bed {
 
     pub(crate) fn apply(&self, ports: &[Port]) -> Result<Changes, NicError> {
         self.host.inside(|| self.nic().apply(ports))
+    }
+
+    /// Waits until a port has sent so many frames since the switch was made. Returns the counters.
+    pub(crate) fn wait_for(&self, port: &str, frames: u64) -> BTreeMap<String, PortCounters> {
+        wait_until("the frames", 30, || self.counters()[port].received_packets >= frames).unwrap();
+        self.counters()
     }
 
     pub(crate) fn counters(&self) -> BTreeMap<String, PortCounters> {

@@ -30,8 +30,12 @@ fn tenant(number: u8) -> Vec<Port> {
         Role::Gateway { vlan, mac: station(number, 0xf0) },
         Role::InOut { mac: station(number, 0xf1), addresses: all },
     ]);
-    let port =
-        |(at, role)| Port { interface: format!("t{number}p{at}"), tenant: Some(number.to_string()), role };
+    let port = |(at, role)| Port {
+        interface: format!("t{number}p{at}"),
+        tenant: Some(number.to_string()),
+        role,
+        packet_rate: None,
+    };
     roles.enumerate().map(port).collect()
 }
 

@@ -274,7 +274,7 @@ fn names_with_dots_are_served() {
     let role = Role::Vm { vlan: A, mac: A1, addresses: vec![IpAddr::from(v4(0xa1))] };
     bed.host.ip("link set a1 down").unwrap();
     bed.host.ip("link set a1 name a.1").unwrap();
-    let port = Port { interface: "a.1".into(), tenant: None, role };
+    let port = Port { interface: "a.1".into(), tenant: None, role, packet_rate: None };
     assert_eq!(bed.apply(std::slice::from_ref(&port)).unwrap().added, ["a.1"]);
     assert!(bed.apply(&[port]).unwrap().is_empty());
     assert!(bed.counters().contains_key("a.1"));

@@ -9,4 +9,5 @@ mod frames;
 mod life;
 mod oracle;
 mod paths;
+mod rate;
 mod raw;

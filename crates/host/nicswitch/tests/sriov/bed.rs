@@ -29,10 +29,16 @@ pub(crate) const B1: MacAddr6 = mac(0xb1);
 pub(crate) const ROUTER: MacAddr6 = mac(0xee);
 
 pub(crate) fn ports() -> Vec<Port> {
-    let port = |name: &str, role| Port { interface: name.into(), tenant: Some(name[..1].to_owned()), role };
+    let packet_rate = None;
+    let port = |name: &str, role| Port {
+        interface: name.into(),
+        tenant: Some(name[..1].to_owned()),
+        role,
+        packet_rate,
+    };
     let vm = |vlan, mac| Role::Vm { vlan, mac, addresses: vec![] };
     vec![
-        Port { interface: CARD.into(), tenant: None, role: Role::Uplink },
+        Port { interface: CARD.into(), tenant: None, role: Role::Uplink, packet_rate },
         Port { tenant: None, ..port("ia", Role::InOut { mac: IA, addresses: vec![] }) },
         Port { tenant: None, ..port("ga", Role::Gateway { vlan: A, mac: GA }) },
         port("a1", vm(A, A1)),

@@ -121,6 +121,22 @@ fn shared_cores_are_one_and_isolated_ones_differ() {
 }
 
 #[test]
+fn isolated_switches_leave_p4_vms_their_cores() {
+    let mut config = config("cores = \"isolated\"", "2", &tenants(&["a", "b"]));
+    let before = first(&config);
+    assert_eq!(before.compartments.iter().map(|c| c.core).collect::<Vec<_>>(), [7, 6]);
+    config.tenants[1].cpu = Some(7);
+    let cores = |cores: u32| {
+        let plan = plan(&config, &before.numbers(), cores).unwrap();
+        plan.compartments.iter().map(|c| c.core).collect::<Vec<_>>()
+    };
+    assert_eq!(cores(8), [5, 6], "one that was given before goes, too");
+    config.tenants[0].cpu = Some(0);
+    let few = plan(&config, &Numbers::default(), 2).unwrap_err();
+    assert_eq!(few, PlanError::Cores { needed: 2, available: 1 });
+}
+
+#[test]
 fn tenants_of_a_zone_share_a_switch_at_level_2_only() {
     let zoned = [
         Declared { zone: Some("red"), ..tenant("a") },

@@ -1,7 +1,7 @@
 use super::*;
 
 fn port(interface: &str, role: Role) -> Port {
-    Port { interface: interface.into(), tenant: None, role }
+    Port { interface: interface.into(), tenant: None, role, packet_rate: None }
 }
 
 const fn mac(last: u8) -> MacAddr6 {

@@ -46,11 +46,13 @@ impl Results {
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
         let samples = read(&text, &settings).with_context(|| format!("{}", path.display()))?;
-        // A line that an interruption cut off is written again.
-        let lines = std::iter::once(serde_json::to_string(&settings)?);
-        let lines =
-            lines.map(Ok).chain(samples.iter().map(serde_json::to_string)).collect::<Result<Vec<_>, _>>()?;
-        let file = rewrite(path, &(lines.join("\n") + "\n"));
+        let settings = serde_json::to_string(&settings)? + "\n";
+        // As they are: numbers that are read and written again may lose their last digit.
+        let lines = match whole(&text) {
+            "" => &settings,
+            lines => lines,
+        };
+        let file = rewrite(path, lines);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { samples, file: Some((path.clone(), file)) })
     }
@@ -80,10 +82,14 @@ fn rewrite(path: &Path, text: &str) -> std::io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// Reads the samples that were taken with these settings. A last line without its end is left out.
+/// Leaves out a last line that an interruption cut off.
+fn whole(text: &str) -> &str {
+    text.rfind('\n').map_or("", |end| &text[..=end])
+}
+
+/// Reads the samples that were taken with these settings.
 fn read(text: &str, settings: &Settings) -> anyhow::Result<Vec<Sample>> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut lines = whole.lines().enumerate();
+    let mut lines = whole(text).lines().enumerate();
     let Some((_, first)) = lines.next() else {
         ensure!(text.is_empty(), "it is no result file of bench topology; name another one after --resume");
         return Ok(Vec::new());

@@ -20,6 +20,7 @@ build: setup ## Build the release binary, the libraries that switches load, and 
 	cargo build --release --locked $(PRODUCT)
 	scripts/static.sh p4vm "$(RELEASE)/static"
 	scripts/static.sh switchvm "$(RELEASE)/static"
+	scripts/static.sh tenantvm "$(RELEASE)/static"
 
 uservm: setup ## Build target/dist/static/uservm: agent and auditor as one static file, for user VMs of any distribution
 	scripts/static.sh uservm "$(DIST)/static" dist
@@ -33,6 +34,7 @@ dist: setup ## Build what `make install` and `make deb` install
 	cargo build --profile dist --locked $(PRODUCT)
 	scripts/static.sh p4vm "$(DIST)/static" dist
 	scripts/static.sh switchvm "$(DIST)/static" dist
+	scripts/static.sh tenantvm "$(DIST)/static" dist
 
 demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds; DEMO="--compartment vm": with virtual machines)
 	@echo "make: running the demonstration"

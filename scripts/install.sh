@@ -10,7 +10,7 @@ trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 install -Dm755 "$binary" "$stage/bin/p4shield"
 install -Dm644 -t "$stage/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline,ethdev}.so
-install -Dm755 -t "$stage/lib/p4shield" "$(dirname "$binary")"/static/{p4vm,switchvm}
+install -Dm755 -t "$stage/lib/p4shield" "$(dirname "$binary")"/static/{p4vm,switchvm,tenantvm}
 "$binary" man "$stage/share/man/man1"
 mkdir -p "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
   "$stage/share/fish/vendor_completions.d"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# static.sh PROGRAM FOLDER [PROFILE]: builds a static program of virtual machines, p4vm, switchvm or uservm, as
+# static.sh PROGRAM FOLDER [PROFILE]: builds a static program of virtual machines, p4vm, switchvm, tenantvm or uservm, as
 # FOLDER/PROGRAM, in the profile `release` or another one. The same sources give the same bytes on every path: compiled-in paths are replaced.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ LIBBPF_SYS_LIBRARY_PATH=$(pkg-config --variable=libdir libelf)
 export LIBBPF_SYS_LIBRARY_PATH
 # All packages, whichever is built: otherwise the crates that they share would be compiled twice, with other features.
 RUSTC_WRAPPER=$PWD/scripts/rustc-remap.sh RUSTFLAGS="${flags[*]}" \
-  cargo build --profile "$profile" --locked -p p4shield-p4vm -p p4shield-switchvm -p p4shield-uservm \
+  cargo build --profile "$profile" --locked -p p4shield-p4vm -p p4shield-switchvm -p p4shield-tenantvm -p p4shield-uservm \
   --features p4shield-uservm/static --bin "$program" --target "$host" --target-dir "$target"
 # Several tests may run this at once, and others use the file.
 install -Dm755 "$target/$host/$profile/$program" "$folder/$program.$$"

@@ -59,9 +59,9 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let compartment = c.compartment(file.compartment.as_ref(), Compartment::default(), placement);
     let tee = c.tee(file.tee.as_ref(), Tee::default(), compartment);
     let level = c.level(file);
-    let topology = c.topology(file, level, attachment);
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let machine = c.machine(file.machine.as_ref().unwrap_or(&file::Machine::default()));
+    let topology = c.topology(file, level, attachment, &machine);
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t, (compartment, tee), placement)).collect();
     c.unique_names(file);
     c.unique_addresses(file, attachment);

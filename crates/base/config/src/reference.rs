@@ -225,11 +225,17 @@ const TOPOLOGY: &[Key] = &[
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
          DPDK (`openvswitch-switch-dpdk`)."),
+    key("compartment", "string", Value("\"process\""), Words(&["process", "vm"]), ALL,
+        "What isolates the switches above the baseline: a sandboxed process, or a virtual machine with Open \
+         vSwitch in it. QEMU is that of `[machine]`."),
+    key("image", "path", Value("\"/usr/lib/p4shield/tenant-switch-image\""), PATH, ALL,
+        "The folder of the image of virtual machines, made by `p4shield image build --tenant-switch`."),
     key("first_vlan", "integer", Value("100"), Range(1, MAX_VLAN as u64), ALL,
         "The VLAN of the first tenant in the NIC switch; each further tenant has one of its own, up to \
          4094."),
-    key("memory", "size", Absent("`128MiB`, and `256MiB` with DPDK"),
-        Text("at least `32MiB`, and `192MiB` with DPDK"), ALL, "The memory of each switch compartment."),
+    key("memory", "size", Absent("`128MiB`, and `256MiB` with DPDK or virtual machines"),
+        Text("at least `32MiB`, and `192MiB` with DPDK or virtual machines"), ALL,
+        "The memory of each switch compartment."),
     key("state", "path", Value("\"/var/lib/p4shield/topology\""), PATH, ALL,
         "The folder that has what was applied."),
     key("run", "path", Value("\"/run/p4shield/topology\""), PATH, ALL,

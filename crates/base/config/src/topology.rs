@@ -2,11 +2,13 @@
 
 use super::Attachment;
 use super::check::Checker;
+use super::compartment::Machine;
 use super::file::{self, Text};
 use super::inner_wires::PREFIX;
+use super::levels::{Cores, Datapath, Level};
 use super::quantity::SizeLimits;
+use super::switch_machine::{self, SwitchMachine};
 use macaddr::MacAddr6;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -35,81 +37,6 @@ const STATE: &str = "/var/lib/p4shield/topology";
 /// Default folder of the sockets.
 const RUN: &str = "/run/p4shield/topology";
 
-/// How switches are divided among tenants: the security levels of the MTS paper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// One switch on the host, for all tenants.
-    #[default]
-    Baseline,
-    /// One switch in a compartment, for all tenants.
-    #[serde(rename = "1")]
-    One,
-    /// A switch in a compartment for each tenant, or for each zone.
-    #[serde(rename = "2")]
-    Two,
-    /// As [`Self::Two`], and the switches forward with DPDK.
-    #[serde(rename = "3")]
-    Three,
-}
-
-impl Level {
-    /// Returns its name in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Baseline => "baseline",
-            Self::One => "1",
-            Self::Two => "2",
-            Self::Three => "3",
-        }
-    }
-}
-
-/// Which processor cores the switches have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Cores {
-    /// All share one.
-    #[default]
-    Shared,
-    /// Each has one of its own.
-    Isolated,
-}
-
-impl Cores {
-    /// Returns its name in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Isolated => "isolated",
-        }
-    }
-}
-
-/// How switches receive and send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Datapath {
-    /// By packet sockets, woken by the kernel.
-    #[default]
-    Sockets,
-    /// By DPDK, in threads that poll.
-    Dpdk,
-}
-
-impl Datapath {
-    /// Returns its name in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sockets => "sockets",
-            Self::Dpdk => "dpdk",
-        }
-    }
-}
-
 /// The tenants' switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -123,6 +50,8 @@ pub struct Topology {
     pub cores: Cores,
     /// How the switches receive and send.
     pub datapath: Datapath,
+    /// Their virtual machines; `None`: their compartments are processes.
+    pub machine: Option<SwitchMachine>,
     /// The VLAN of the first tenant.
     pub first_vlan: u16,
     /// The memory of each switch compartment in bytes.
@@ -174,6 +103,7 @@ impl Checker<'_> {
         file: &file::File,
         level: Level,
         attachment: Attachment,
+        machine: &Machine,
     ) -> Option<Topology> {
         self.end_points(file);
         let Some(t) = &file.topology else {
@@ -191,7 +121,12 @@ impl Checker<'_> {
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
         let datapath = self.datapath(t, level);
-        let limits = if datapath == Datapath::Dpdk { &DPDK_MEMORY } else { &MEMORY };
+        let machine = self.switch_machine(file, t, level, datapath, machine);
+        let limits = match (datapath, &machine) {
+            (Datapath::Dpdk, _) => &DPDK_MEMORY,
+            (Datapath::Sockets, Some(_)) => &switch_machine::MEMORY,
+            (Datapath::Sockets, None) => &MEMORY,
+        };
         let memory = self.size("memory", t.memory.as_ref(), limits);
         self.vms_of_topology(file, t);
         self.zones(file);
@@ -201,7 +136,7 @@ impl Checker<'_> {
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
         // Without an address there is a problem already, and no configuration.
         let gateway_mac = gateway_mac?;
-        Some(Topology { uplink, gateway_mac, host, cores, datapath, first_vlan, memory, state, run })
+        Some(Topology { uplink, gateway_mac, host, cores, datapath, machine, first_vlan, memory, state, run })
     }
 
     /// Checks how switches receive and send. Level 3 says it, and the key combines it with other levels.

@@ -10,7 +10,7 @@
 //! | [`delete`] | deletes an interface |
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
-//! | [`rename`] | gives an interface another name |
+//! | [`rename`], [`rename_by_address`] | gives an interface another name |
 //! | [`card`], [`set_function`] | reads and changes the virtual functions of a network card (SR-IOV) |
 
 #![forbid(unsafe_code)]
@@ -25,7 +25,7 @@ pub use card::{Card, FunctionLink, FunctionTraffic, VirtualFunction};
 pub use functions::{FunctionSetting, card, set_function};
 pub use request::{
     PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, move_to, rename,
-    start, start_in,
+    rename_by_address, start, start_in,
 };
 pub use sys::names;
 pub use tap::Tap;

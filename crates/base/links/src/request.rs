@@ -1,6 +1,7 @@
 //! The requests.
 
 use crate::LinkError;
+use crate::sys::Sysfs;
 use neli::consts::nl::NlmF;
 use neli::consts::rtnl::{Ifla, IflaInfo, RtAddrFamily, Rtm};
 use neli::consts::socket::NlFamily;
@@ -83,6 +84,21 @@ pub fn rename(interface: &str, name: &str) -> Result<(), LinkError> {
     let failed = || LinkError::of("rename", interface);
     let attributes = [attribute(Ifla::Ifname, format!("{name}\0")).map_err(failed())?];
     change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
+}
+
+/// Gives the interface with this Ethernet address, which is down, a name.
+///
+/// # Errors
+/// There is none with this address, or the name is in use or invalid.
+pub fn rename_by_address(address: [u8; 6], name: &str) -> Result<(), LinkError> {
+    let wanted = address.map(|byte| format!("{byte:02x}")).join(":");
+    let find = || -> io::Result<String> {
+        let sysfs = Sysfs::mount()?;
+        let has = |n: &String| sysfs.read(n, "address").is_ok_and(|address| address == wanted);
+        let none = || io::Error::new(io::ErrorKind::NotFound, "no interface has this address");
+        sysfs.interfaces()?.into_iter().find(has).ok_or_else(none)
+    };
+    rename(&find().map_err(LinkError::of("find", &wanted))?, name)
 }
 
 /// Moves an interface into a network namespace, where it is down.

@@ -21,7 +21,8 @@ impl Sysfs {
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
-    fn interfaces(&self) -> io::Result<Vec<String>> {
+    /// Returns the names of all interfaces.
+    pub(crate) fn interfaces(&self) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(&self.0, "class/net", flags, Mode::empty())?;
         let entries = rustix::fs::Dir::read_from(folder)?;

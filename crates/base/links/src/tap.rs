@@ -62,6 +62,16 @@ impl Tap {
     }
 }
 
+impl Tap {
+    /// Returns its file. The interface stays until the one below it is deleted.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        let Self { made, file } = self;
+        std::mem::forget(made);
+        file
+    }
+}
+
 impl AsFd for Tap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

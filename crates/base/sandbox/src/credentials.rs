@@ -7,9 +7,10 @@ use rustix::{process, thread};
 
 const STEP: Step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
 
-/// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces,
-/// which hardened distributions allow only with capabilities. Does nothing for other users.
-pub fn shed_root(uid: u32) -> Result<(), SandboxError> {
+/// Changes root to `uid` with these supplementary groups, such as those of devices. Keeps capabilities for
+/// the creation of namespaces, which hardened distributions allow only with capabilities. Does nothing for
+/// other users.
+pub fn shed_root(uid: u32, groups: &[process::Gid]) -> Result<(), SandboxError> {
     if !process::geteuid().is_root() {
         return Ok(());
     }
@@ -19,7 +20,7 @@ pub fn shed_root(uid: u32) -> Result<(), SandboxError> {
          CAP_SETUID and CAP_SETGID for the change",
     );
     let (user, group) = (process::Uid::from_raw(uid), process::Gid::from_raw(uid));
-    thread::set_thread_groups(&[]).during(step)?;
+    thread::set_thread_groups(groups).during(step)?;
     thread::set_keep_capabilities(true).during(step)?;
     thread::set_thread_res_gid(group, group, group).during(step)?;
     thread::set_thread_res_uid(user, user, user).during(step)?;

@@ -62,7 +62,8 @@ fn serve(host: &Arc<Host>, verifier: Verifier) -> anyhow::Result<()> {
     let setup: Setup = serde_json::from_slice(&json).context("the host's configuration is none")?;
     p4shield_links::start("lo")?;
     for (address, name) in &interfaces {
-        name_interface(*address, name)?;
+        p4shield_links::rename_by_address(*address, name)?;
+        p4shield_links::start(name)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let metrics = setup.metrics.map(|address| Ok((address, TcpListener::bind(METRICS)?)));
@@ -81,21 +82,6 @@ fn serve(host: &Arc<Host>, verifier: Verifier) -> anyhow::Result<()> {
     };
     run_in_guest(setup, guest, &stop, ready)?;
     Ok(())
-}
-
-/// Gives the network device with this address its name, and sets it up.
-fn name_interface(address: [u8; 6], name: &str) -> anyhow::Result<()> {
-    let wanted = address.map(|byte| format!("{byte:02x}")).join(":");
-    let folder = Path::new("/sys/class/net");
-    for entry in std::fs::read_dir(folder).context("cannot list network devices")? {
-        let entry = entry?;
-        let address = std::fs::read_to_string(entry.path().join("address")).unwrap_or_default();
-        if address.trim() == wanted {
-            p4shield_links::rename(&entry.file_name().to_string_lossy(), name)?;
-            return Ok(p4shield_links::start(name)?);
-        }
-    }
-    bail!("the machine has no network device with address {wanted}, which is {name}")
 }
 
 /// Writes an error to the console.

@@ -6,15 +6,18 @@
 //! | [`mount_all`] | mounts the kernel's file systems |
 //! | [`load_modules`] | loads the kernel modules of the image |
 //! | [`follow_clock`] | sets the clock to the host's |
+//! | [`Port`] | the way to the host of a switch's machine |
 //! | [`power_off`] | ends the machine |
 
 #![forbid(unsafe_code)]
 
 mod clock;
 mod modules;
+mod port;
 
 pub use clock::follow as follow_clock;
 pub use modules::{MODULES, load_modules};
+pub use port::Port;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};

@@ -2,8 +2,9 @@
 
 use crate::Archive;
 use crate::error::{ImageError, Operation};
-use crate::manifest::{INITRAMFS, KERNEL, MANIFEST, Manifest};
-use crate::modules::{OF_SWITCHES, folder_of, read_modules};
+use crate::manifest::{Contents, INITRAMFS, KERNEL, MANIFEST, Manifest};
+use crate::modules::{OF_SWITCHES, OF_TENANT_SWITCHES, folder_of, read_modules};
+use crate::open_vswitch::{self, HostFile};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Architecture, Object};
 use std::path::Path;
@@ -17,7 +18,7 @@ const BOOT_MAGIC: usize = 0x202;
 /// # Errors
 /// The program is not static, the kernel is none, or a file cannot be read or written.
 pub fn build(program: &Path, kernel: &Path, folder: &Path) -> Result<Manifest, ImageError> {
-    build_with(program, kernel, |_| Ok(Vec::new()), folder)
+    build_with(program, kernel, |_| Ok(Parts::default()), folder)
 }
 
 /// As [`build`], for P4 switches: with the modules of the kernel that network devices need, from `modules` or
@@ -31,20 +32,58 @@ pub fn build_switch(
     modules: Option<&Path>,
     folder: &Path,
 ) -> Result<Manifest, ImageError> {
-    let read = |bytes: &[u8]| match modules {
-        Some(modules) => read_modules(modules, &OF_SWITCHES),
-        None => read_modules(&folder_of(kernel, bytes)?, &OF_SWITCHES),
+    let parts = |bytes: &[u8]| {
+        let modules = modules_of(kernel, bytes, modules, &OF_SWITCHES)?;
+        Ok(Parts { modules, ..Parts::default() })
     };
-    build_with(program, kernel, read, folder)
+    build_with(program, kernel, parts, folder)
 }
 
-/// The modules of an image: their names in it, and their contents.
+/// As [`build_switch`], for tenants' switches: also with Open vSwitch's programs of this host, and the
+/// libraries that they need.
+///
+/// # Errors
+/// As [`build_switch`]; or Open vSwitch is not installed.
+pub fn build_tenant_switch(
+    program: &Path,
+    kernel: &Path,
+    modules: Option<&Path>,
+    folder: &Path,
+) -> Result<Manifest, ImageError> {
+    let parts = |bytes: &[u8]| {
+        let modules = modules_of(kernel, bytes, modules, &OF_TENANT_SWITCHES)?;
+        Ok(Parts { modules, files: open_vswitch::files()? })
+    };
+    build_with(program, kernel, parts, folder)
+}
+
+/// The parts of an image beside its program.
+#[derive(Default)]
+struct Parts {
+    /// Modules of the kernel: their names, and their contents.
+    modules: Modules,
+    /// Files of this host.
+    files: Vec<HostFile>,
+}
+
 type Modules = Vec<(String, Vec<u8>)>;
+
+fn modules_of(
+    kernel: &Path,
+    bytes: &[u8],
+    folder: Option<&Path>,
+    names: &[&str],
+) -> Result<Modules, ImageError> {
+    match folder {
+        Some(folder) => read_modules(folder, names),
+        None => read_modules(&folder_of(kernel, bytes)?, names),
+    }
+}
 
 fn build_with(
     program: &Path,
     kernel: &Path,
-    modules: impl FnOnce(&[u8]) -> Result<Modules, ImageError>,
+    parts: impl FnOnce(&[u8]) -> Result<Parts, ImageError>,
     folder: &Path,
 ) -> Result<Manifest, ImageError> {
     let program_bytes = std::fs::read(program).map_err(ImageError::file(Operation::Read, program))?;
@@ -53,10 +92,14 @@ fn build_with(
     if kernel_bytes.get(BOOT_MAGIC..BOOT_MAGIC + 4) != Some(b"HdrS") {
         return Err(ImageError::NotAKernel { path: kernel.to_owned() });
     }
-    let modules = modules(&kernel_bytes)?;
-    let initramfs = initramfs(&program_bytes, &modules);
-    let names = modules.into_iter().map(|(name, _)| name).collect();
-    let manifest = Manifest::new(&kernel_bytes, &initramfs, &program_bytes, names);
+    let parts = parts(&kernel_bytes)?;
+    let initramfs = initramfs(&program_bytes, &parts);
+    let Parts { modules, files } = parts;
+    let contents = Contents {
+        modules: modules.into_iter().map(|(name, _)| name).collect(),
+        files: files.into_iter().map(|file| file.path).collect(),
+    };
+    let manifest = Manifest::new(&kernel_bytes, &initramfs, &program_bytes, contents);
     std::fs::create_dir_all(folder).map_err(ImageError::file(Operation::Create, folder))?;
     let mut text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
     text.push('\n');
@@ -67,18 +110,21 @@ fn build_with(
 }
 
 /// Returns the archive of the initial file system: the program, the places where it mounts the kernel's file
-/// systems, its standard output, and the modules, with a place for a socket.
-fn initramfs(program: &[u8], modules: &Modules) -> Vec<u8> {
+/// systems, its standard output, the modules, with a place for a socket, and the files of the host.
+fn initramfs(program: &[u8], parts: &Parts) -> Vec<u8> {
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys"] {
         archive.folder(folder);
     }
-    if !modules.is_empty() {
+    if !parts.modules.is_empty() {
         archive.folder("run");
     }
     // They are loaded in the order of their names.
-    for (n, (name, bytes)) in modules.iter().enumerate() {
+    for (n, (name, bytes)) in parts.modules.iter().enumerate() {
         archive.file(&format!("modules/{n:02}-{name}.ko"), bytes);
+    }
+    for HostFile { path, bytes } in &parts.files {
+        archive.file(path.trim_start_matches('/'), bytes);
     }
     archive.character_device("dev/console", (5, 1));
     archive.file("init", program);

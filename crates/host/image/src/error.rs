@@ -1,5 +1,6 @@
 //! Why an image cannot be built or used.
 
+use crate::kind::ImageKind;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -63,15 +64,31 @@ pub enum ImageError {
         /// The folder of the kernel's modules.
         folder: PathBuf,
     },
+    /// A program that is a part of an image is not installed.
+    #[error("{name} is missing; install the package {package}")]
+    NoProgram {
+        /// The program, or the file.
+        name: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program's libraries cannot be found.
+    #[error("cannot list the libraries of {}: {why}", path.display())]
+    Libraries {
+        /// The program.
+        path: PathBuf,
+        /// The dynamic linker's message.
+        why: String,
+    },
     /// The image is one for another kind of machine.
     #[error("{} is an image of {is}; build one of {due}: `p4shield image build{option}`", folder.display())]
     OtherKind {
         /// The image's folder.
         folder: PathBuf,
         /// The machines that it is for.
-        is: &'static str,
+        is: ImageKind,
         /// The machines that it has to be for.
-        due: &'static str,
+        due: ImageKind,
         /// The option with which such an image is built.
         option: &'static str,
     },

@@ -1,5 +1,6 @@
-//! The images of P4 VMs and P4 switches in virtual machines: the distribution's kernel, and an initial file
-//! system that holds one static program and, for a switch, the kernel's modules of network devices.
+//! The images of virtual machines: of P4 VMs, P4 switches and tenants' switches. Each has the distribution's
+//! kernel, and an initial file system that holds one static program; for a switch also the kernel's modules
+//! of network devices, and for a tenant's switch the host's Open vSwitch.
 //!
 //! [`build`] is reproducible: the same kernel and program give the same bytes, wherever and whenever. An
 //! image is a folder of three files: `vmlinuz`, `initramfs` and `manifest.json` with their digests.
@@ -10,13 +11,16 @@ mod archive;
 mod build;
 mod error;
 mod kernel;
+mod kind;
 mod manifest;
 mod modules;
+mod open_vswitch;
 
 pub use archive::Archive;
-pub use build::{build, build_switch};
+pub use build::{build, build_switch, build_tenant_switch};
 pub use error::{ImageError, Operation};
 pub use kernel::installed_kernel;
+pub use kind::ImageKind;
 pub use manifest::{Image, Manifest};
 pub use modules::read_modules;
 

@@ -2,6 +2,7 @@
 
 use crate::COMMAND_LINE;
 use crate::error::{ImageError, Operation};
+use crate::kind::ImageKind;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -27,14 +28,26 @@ pub struct Manifest {
     pub program: String,
     /// The kernel's command line.
     pub command_line: String,
-    /// The kernel modules in the initial file system, which an image of a P4 switch has.
+    /// The kernel modules in the initial file system, which an image of a switch has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
+    /// The paths of the host's files in it, which an image of a tenant's switch has: Open vSwitch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
+/// The parts of an image beside its program.
+pub(crate) struct Contents {
+    /// Its kernel modules.
+    pub(crate) modules: Vec<String>,
+    /// The paths of the host's files.
+    pub(crate) files: Vec<String>,
 }
 
 impl Manifest {
     /// Returns the manifest of an image.
-    pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], modules: Vec<String>) -> Self {
+    pub(crate) fn new(kernel: &[u8], initramfs: &[u8], program: &[u8], contents: Contents) -> Self {
+        let Contents { modules, files } = contents;
         let digests = [kernel, initramfs, COMMAND_LINE.as_bytes()].map(Sha256::digest);
         let image = hex::encode(Sha256::digest(digests.concat()));
         Self {
@@ -44,6 +57,15 @@ impl Manifest {
             program: hex::encode(Sha256::digest(program)),
             command_line: COMMAND_LINE.to_owned(),
             modules,
+            files,
+        }
+    }
+
+    fn kind(&self) -> ImageKind {
+        match (self.modules.is_empty(), self.files.is_empty()) {
+            (_, false) => ImageKind::TenantSwitch,
+            (true, true) => ImageKind::P4Vm,
+            (false, true) => ImageKind::Switch,
         }
     }
 }
@@ -60,29 +82,16 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens the image of P4 VMs in a folder and compares its files with the manifest.
+    /// Opens the image for machines of a kind in a folder, and compares its files with the manifest.
     ///
     /// # Errors
-    /// There is none, or a file is another; or it is one of P4 switches.
-    pub fn of_p4vms(folder: &Path) -> Result<Self, ImageError> {
-        Self::of_kind(folder, false, ["P4 switches", "P4 VMs", ""])
-    }
-
-    /// As [`Self::of_p4vms`], for P4 switches.
-    ///
-    /// # Errors
-    /// There is none, or a file is another; or it is one of P4 VMs.
-    pub fn of_switches(folder: &Path) -> Result<Self, ImageError> {
-        Self::of_kind(folder, true, ["P4 VMs", "P4 switches", " --switch"])
-    }
-
-    /// Opens an image that has modules or none. Otherwise `words` say what it is, what is due, and the option
-    /// to build that.
-    fn of_kind(folder: &Path, has_modules: bool, words: [&'static str; 3]) -> Result<Self, ImageError> {
+    /// There is none, or a file is another; or it is for machines of another kind.
+    pub fn of_kind(folder: &Path, due: ImageKind) -> Result<Self, ImageError> {
         let image = Self::open(folder)?;
-        let [is, due, option] = words;
-        if image.manifest.modules.is_empty() == has_modules {
-            return Err(ImageError::OtherKind { folder: folder.to_owned(), is, due, option });
+        let is = image.manifest.kind();
+        if is != due {
+            let folder = folder.to_owned();
+            return Err(ImageError::OtherKind { folder, is, due, option: due.option() });
         }
         Ok(image)
     }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// The drivers of a switch's image.
 pub(crate) const OF_SWITCHES: [&str; 3] = ["virtio_pci", "virtio_net", "virtio_console"];
+/// Those of a tenant's switch, whose bridge is a tap.
+pub(crate) const OF_TENANT_SWITCHES: [&str; 4] = ["virtio_pci", "virtio_net", "virtio_console", "tun"];
 /// How a module's file ends, and the program that decompresses it.
 const KINDS: [(&str, Option<&str>); 4] =
     [(".ko", None), (".ko.xz", Some("xz")), (".ko.zst", Some("zstd")), (".ko.gz", Some("gzip"))];

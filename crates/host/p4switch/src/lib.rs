@@ -41,7 +41,6 @@
 //! | `machine` | placement `pipeline` in a virtual machine: the process that starts it |
 //! | `relay` | passes the bytes of clients on to that machine |
 //! | `guest` | the switch in that machine |
-//! | `log_copy` | copies a compartment's log |
 //! | `opener` | what the compartment asks the process outside for |
 //! | `line` | the messages between them |
 //! | `crew` | the round of each packet thread, and those beside the first |
@@ -69,7 +68,6 @@ mod inside;
 mod keeper;
 mod line;
 mod load;
-mod log_copy;
 mod machine;
 mod metrics;
 mod names;

@@ -9,7 +9,6 @@
 //! network namespace, and with that the taps.
 
 use crate::line::Setup;
-use crate::log_copy::copy_lines;
 use crate::relay::{Entrances, Relay, RelayError};
 use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
@@ -18,7 +17,7 @@ use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
 use p4shield_links::{LinkError, Tap};
 use p4shield_runtime::sandbox::new_network;
 use p4shield_text::{chain, printable};
-use p4shield_vmm::{Nic, SwitchMachine};
+use p4shield_vmm::{Nic, SwitchMachine, copy_lines};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::VecDeque;
 use std::io;

@@ -13,7 +13,6 @@
 //! request. If either process ends, so does the other, and the ports are released.
 
 use crate::line::{Ask, Client, Message, Seen, Setup, Told, receive, send};
-use crate::log_copy::copy_lines;
 use crate::permit::{Permitted, beside};
 use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
@@ -123,7 +122,7 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
     command.stdin(theirs.into_fd()).stdout(their_clients.into_fd()).stderr(stderr);
     let child = command.spawn().map_err(broken)?;
     let copy = std::thread::Builder::new().name("log".to_owned());
-    copy.spawn(move || copy_lines(log)).map_err(broken)?;
+    copy.spawn(move || p4shield_vmm::copy_lines(log)).map_err(broken)?;
     Ok((Started { child, control }, clients))
 }
 

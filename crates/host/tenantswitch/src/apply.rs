@@ -1,11 +1,13 @@
 //! From what is there to what a plan says.
 
 use crate::compartment::{Place, cgroup_name, namespace, stop};
+use crate::inside::Machine;
 use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
 use p4shield_config::{Config, Datapath, Topology};
 use p4shield_nicswitch::{NicSwitch as _, Xdp};
+use p4shield_qemu::Accelerator;
 use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +16,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Users that compartments have at most: VLANs number the tenants.
 const USERS: u32 = 4096;
@@ -31,6 +33,8 @@ pub struct Host {
     run: PathBuf,
     state: State,
     cgroups: Option<Arc<Cgroup>>,
+    /// How QEMU executes instructions here, once it was asked.
+    accelerator: Arc<OnceLock<Accelerator>>,
 }
 
 /// The changes of an apply.
@@ -60,6 +64,7 @@ impl Host {
             run: topology.run.join("switches"),
             state: State(topology.state.clone()),
             cgroups: None,
+            accelerator: Arc::default(),
         }
     }
 
@@ -201,6 +206,15 @@ impl Host {
         [&self.run, &self.state.databases()].into_iter().try_for_each(|folder| check_reach(folder))
     }
 
+    /// Describes a compartment's virtual machine.
+    fn machine(&self, plan: &Plan, planned: &Compartment) -> Option<Machine> {
+        let p4shield_topology::Machine { image, qemu, accelerator } = plan.machine.clone()?;
+        let probed = || self.accelerator.get_or_init(|| Accelerator::probe(&qemu)).name().to_owned();
+        let accelerator = accelerator.unwrap_or_else(probed);
+        let ports = pairs::of(planned).map(|(link, mac)| pairs::machine_port(link, mac)).collect();
+        Some(Machine { image, qemu, accelerator, memory: planned.memory, ports })
+    }
+
     pub(crate) fn user_of(&self, compartment: &Compartment) -> u32 {
         self.users.start + u32::from(compartment.number)
     }
@@ -209,7 +223,8 @@ impl Host {
         let (run, state) = (self.run.join(&planned.name), self.state.databases().join(&planned.name));
         let cgroups = self.cgroups.as_deref();
         let dpdk = plan.datapath == Datapath::Dpdk;
-        Place { planned, dpdk, uid: self.user_of(planned), run, state, cgroups }
+        let machine = self.machine(plan, planned);
+        Place { planned, dpdk, machine, uid: self.user_of(planned), run, state, cgroups }
     }
 
     /// Has a compartment run with its interfaces, ports and rules.
@@ -227,7 +242,11 @@ impl Host {
         }
         let namespace = namespace(first)?;
         for (link, mac) in pairs::of(planned) {
-            if pairs::ensure(link, mac, namespace.as_fd())? {
+            let is_new = match &place.machine {
+                Some(_) => pairs::hand_over(link, namespace.as_fd())?,
+                None => pairs::ensure(link, mac, namespace.as_fd())?,
+            };
+            if is_new {
                 locked(done, |done| done.connected.push(link.outer.clone()));
             }
         }
@@ -239,9 +258,11 @@ impl Host {
         let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
         locked(done, |done| done.absent.extend(absent));
         place.configure(plan, present)?;
-        pairs::open_inner(planned, namespace.as_fd())?;
-        // Last: a certificate that cannot be read costs no packets.
-        place.listen()
+        if place.machine.is_none() {
+            pairs::open_inner(planned, namespace.as_fd())?;
+        }
+        // Last: a certificate that cannot be read costs no packets. No controller reaches a virtual machine.
+        if place.machine.is_none() { place.listen() } else { Ok(()) }
     }
 
     /// Ends the compartments that are not in the plan, and removes their interfaces and files.

@@ -1,10 +1,10 @@
 //! A switch compartment, from the host's side: its start, its orders, its end.
 
-use crate::inside::Limits;
+use crate::inside::{Limits, Machine};
 use crate::order::{Answer, Controllers, MAX_ANSWER, Order, PortSettings, Settings};
 use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
-use crate::{TopologyError, tls};
+use crate::{TopologyError, pairs, tls};
 use p4shield_compartment::{Cgroup, Group};
 use p4shield_config::Cores;
 use p4shield_socket::{AskError, Client, Patience};
@@ -15,16 +15,20 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
+/// The same of one in a virtual machine, which boots by emulation on a machine without KVM.
+const START_OF_MACHINE: Duration = Duration::from_secs(240);
+/// Memory of QEMU beside its machine's: emulation keeps translated code.
+const QEMU_MEMORY: u64 = 256 << 20;
 /// Longest time for an order.
 const ORDER: Patience = Patience { time: Duration::from_secs(60), bytes: MAX_ANSWER };
 /// Longest time for a report.
@@ -41,6 +45,8 @@ pub(crate) struct Place<'a> {
     pub(crate) planned: &'a Compartment,
     /// True if its switch forwards with DPDK.
     pub(crate) dpdk: bool,
+    /// Its virtual machine; `None`: it is a process.
+    pub(crate) machine: Option<Machine>,
     /// Its user, which no other process has.
     pub(crate) uid: u32,
     /// Its folder for sockets and the log, which root owns.
@@ -59,6 +65,7 @@ struct Started {
     core: u32,
     on_host: bool,
     dpdk: bool,
+    machine: Option<Machine>,
 }
 
 impl Place<'_> {
@@ -69,10 +76,12 @@ impl Place<'_> {
     /// It does not start; the message has the end of its log.
     pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
         let (core, on_host) = (self.planned.core, self.is_on_host());
-        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk: self.dpdk };
+        let (dpdk, machine) = (self.dpdk, self.machine.clone());
+        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk, machine };
         let file = self.run.join("started.json");
         let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
+            && self.has_its_pairs(first)
             && self.order(&Order::Report).is_ok_and(|answer| answer.error.is_none())
         {
             // Its cgroup lost its limits if a daemon ended meanwhile. One that it is not in goes again.
@@ -88,8 +97,19 @@ impl Place<'_> {
         }
         let text = serde_json::to_vec(&wanted).map_err(TopologyError::file("write", &file))?;
         fs::write(&file, text).map_err(TopologyError::file("write", &file))?;
+        if self.machine.is_some() {
+            pairs::of(self.planned).try_for_each(|(link, _)| pairs::make_for_machine(link))?;
+        }
         self.start(binary)?;
         Ok((self.wait()?, true))
+    }
+
+    /// Returns whether the compartment has what only a start gives it: the taps that QEMU has open.
+    fn has_its_pairs(&self, first: Pid) -> bool {
+        let are_there = |namespace: OwnedFd| {
+            pairs::of(self.planned).all(|(link, _)| pairs::is_of_machine(link, namespace.as_fd()))
+        };
+        self.machine.is_none() || namespace(first).is_ok_and(are_there)
     }
 
     /// Returns whether the switch has the host's network.
@@ -119,6 +139,8 @@ impl Place<'_> {
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
         command.args(self.is_on_host().then_some("--on-host"));
         command.args(self.dpdk.then_some("--dpdk"));
+        let machine = self.machine.as_ref().and_then(|machine| serde_json::to_string(machine).ok());
+        command.args(machine.iter().flat_map(|machine| ["--machine", machine]));
         // It is removed if the compartment does not start in it.
         let group = self.cgroups.map(|cgroups| self.group(cgroups)).transpose()?;
         command.args(group.iter().flat_map(|group| [OsStr::new("--cgroup"), group.path().as_os_str()]));
@@ -130,15 +152,17 @@ impl Place<'_> {
     /// Makes its cgroup.
     fn group(&self, cgroups: &Cgroup) -> Result<Group, TopologyError> {
         let processes = u32::try_from(Limits::of(self.dpdk).processes).unwrap_or(u32::MAX);
-        let limits =
-            p4shield_compartment::Limits { memory: self.planned.memory, cpu_percent: None, processes };
+        // QEMU's own memory is beside the machine's.
+        let more = if self.machine.is_some() { QEMU_MEMORY } else { 0 };
+        let memory = self.planned.memory.saturating_add(more);
+        let limits = p4shield_compartment::Limits { memory, cpu_percent: None, processes };
         let group = cgroups.group(&cgroup_name(&self.planned.name), &limits);
         group.map_err(|e| TopologyError::Process("make a cgroup for a switch compartment", e))
     }
 
     /// Waits until the compartment takes orders.
     fn wait(&self) -> Result<Pid, TopologyError> {
-        let end = Instant::now() + START;
+        let end = Instant::now() + if self.machine.is_some() { START_OF_MACHINE } else { START };
         loop {
             let answer = self.order(&Order::Report);
             let found = processes::of_users(&(self.uid..self.uid + 1))?;

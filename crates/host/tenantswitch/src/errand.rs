@@ -36,6 +36,12 @@ pub enum ErrandError {
          the sockets that p4shield topology status prints"
     )]
     OnHost,
+    /// The switch is in a virtual machine.
+    #[error(
+        "the switch of tenant {0} is in a virtual machine, where no command of the host runs; write \
+         compartment = \"process\" in [topology] for a switch that takes commands"
+    )]
+    InMachine(String),
     /// The compartment has ended.
     #[error("the switch compartment {0} does not run: run p4shield topology apply")]
     NotRunning(String),
@@ -59,6 +65,9 @@ impl Host {
         }
         let plan = self.applied()?.ok_or(ErrandError::NotApplied)?;
         let planned = serving(&plan, tenant)?;
+        if plan.machine.is_some() {
+            return Err(ErrandError::InMachine(tenant.to_owned()));
+        }
         let (pid, first) = self
             .first_process(self.user_of(planned))?
             .ok_or_else(|| ErrandError::NotRunning(planned.name.clone()))?;

@@ -201,6 +201,8 @@ impl Keeping {
         match done {
             Ok(done) => {
                 let Applied { started, removed, connected, ports, absent } = done;
+                // Those that ran before them have ended, as they had to.
+                self.watched.retain(|name, _| !started.contains(name));
                 if [&started, &removed, &connected, &ports].into_iter().any(|names| !names.is_empty()) {
                     let (started, removed) = (started.join(" "), removed.join(" "));
                     tracing::info!(

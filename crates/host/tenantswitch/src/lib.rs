@@ -40,6 +40,9 @@ pub use apply::{Applied, Host};
 pub use end_points::EndPointStatus;
 pub use errand::ErrandError;
 pub use error::TopologyError;
-pub use inside::{CommandError, Errand, InsideError, Limits, Options, Paths, run, run_command};
+pub use inside::{
+    CommandError, Errand, GuestLine, InsideError, Limits, Machine, MachinePort, MachineSetup, Options, Paths,
+    open_port, prepare_network, run, run_command,
+};
 pub use keeper::{Keeper, Kept};
 pub use status::{PortStatus, Status, SwitchStatus};

@@ -1,6 +1,7 @@
 //! The pairs of interfaces between compartments and the NIC switch.
 
 use crate::TopologyError;
+use crate::inside::MachinePort;
 use macaddr::MacAddr6;
 use p4shield_afxdp::ethtool;
 use p4shield_links::{
@@ -56,6 +57,52 @@ pub(crate) fn ensure(link: &Link, mac: MacAddr6, namespace: BorrowedFd<'_>) -> R
     limit_merging(&on_its_way)?;
     move_as(namespace, &on_its_way, &link.inner)?;
     Ok(true)
+}
+
+/// Describes a pair of a compartment that is a virtual machine: on the host until [`hand_over`], with a tap
+/// of the inner end, which QEMU has open.
+pub(crate) fn machine_port(link: &Link, mac: MacAddr6) -> MachinePort {
+    let (interface, tap) = (on_its_way(link), tap_of(link));
+    MachinePort { interface, tap, address: mac.into_array(), name: link.inner.clone() }
+}
+
+/// Makes the pair of a machine that is to be started, and no tap yet. Both ends are down.
+pub(crate) fn make_for_machine(link: &Link) -> Result<(), TopologyError> {
+    remove(&link.outer)?;
+    let inner = on_its_way(link);
+    add_pair(PairEnd { name: &link.outer, mac: None }, PairEnd { name: &inner, mac: None })?;
+    // As in `ensure`: the tap takes packets as they were sent.
+    let _ = ethtool::merge_received(&inner);
+    Ok(limit_merging(&inner)?)
+}
+
+/// Returns whether the pair of a machine that runs is there, on its way or in the compartment.
+pub(crate) fn is_of_machine(link: &Link, namespace: BorrowedFd<'_>) -> bool {
+    let is_there = |name: &str| index_of(name).is_ok();
+    let is_inside =
+        || inside(namespace, || is_there(&link.inner) && is_there(&tap_of(link))).unwrap_or(false);
+    is_there(&link.outer) && ((is_there(&on_its_way(link)) && is_there(&tap_of(link))) || is_inside())
+}
+
+/// Moves the pair's inner end and its tap into the network namespace of the compartment, with which they end,
+/// and sets them up there. Returns false if they were there.
+pub(crate) fn hand_over(link: &Link, namespace: BorrowedFd<'_>) -> Result<bool, TopologyError> {
+    let (interface, tap) = (on_its_way(link), tap_of(link));
+    let is_new = index_of(&interface).is_ok();
+    if index_of(&tap).is_ok() {
+        move_as(namespace, &tap, &tap)?;
+    }
+    if is_new {
+        move_as(namespace, &interface, &link.inner)?;
+    }
+    start_in(namespace, &link.inner)?;
+    start_in(namespace, &tap)?;
+    Ok(is_new)
+}
+
+/// The name of the tap of a machine's pair.
+fn tap_of(link: &Link) -> String {
+    format!("{}t", link.outer)
 }
 
 /// Sets the inner ends up. The switch has to know them: it changes an interface's flags when it opens one,
@@ -115,7 +162,7 @@ fn is_ours(name: &str) -> bool {
         return hash.len() == 8 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     }
     let Some(rest) = name.strip_prefix("p4s") else { return false };
-    let rest = rest.strip_suffix('p').unwrap_or(rest);
+    let rest = rest.strip_suffix(['p', 't']).unwrap_or(rest);
     rest.strip_suffix("io").is_some_and(is_number)
         || rest.split_once("gw").is_some_and(|(switch, tenant)| is_number(switch) && is_number(tenant))
 }
@@ -126,7 +173,11 @@ mod tests {
 
     #[test]
     fn only_interfaces_of_plans_are_taken_for_ours() {
-        assert!(["p4s1io", "p4s17iop", "p4s2gw3", "p4s2gw3p", "p4sw0a1b2c3d"].into_iter().all(is_ours));
+        assert!(
+            ["p4s1io", "p4s17iop", "p4s2gw3", "p4s2gw3p", "p4s2gw3t", "p4sw0a1b2c3d"]
+                .into_iter()
+                .all(is_ours)
+        );
         assert!(
             !["p4s1gw", "p4sgw1", "p4sxio", "eth0", "p4s1br", "p4shield0", "p4sw0a1b2c3di"]
                 .into_iter()

@@ -170,7 +170,7 @@ fn field(name: &'static str, value: impl fmt::Display) -> Field {
 }
 
 fn host(plan: &Plan) -> Vec<Field> {
-    let Plan { version, level, uplink, gateway_mac, cores, datapath, run, compartments: _ } = plan;
+    let Plan { version, level, uplink, gateway_mac, cores, datapath, machine, run, compartments: _ } = plan;
     vec![
         field("version", version),
         field("level", level.name()),
@@ -178,6 +178,9 @@ fn host(plan: &Plan) -> Vec<Field> {
         field("gateway_mac", text(*gateway_mac)),
         field("cores", cores.name()),
         field("datapath", datapath.name()),
+        field("image", or_none(machine.as_ref().map(|m| m.image.display()))),
+        field("qemu", or_none(machine.as_ref().map(|m| m.qemu.display()))),
+        field("accelerator", or_none(machine.as_ref().and_then(|m| m.accelerator.as_ref()))),
         field("run", run.display()),
     ]
 }

@@ -20,6 +20,6 @@ mod text;
 
 pub use diff::{Change, ChangeKind, Diff, FieldChange, Part};
 pub use flows::{COOKIE, COOKIE_MASK, PRIORITIES};
-pub use model::{Compartment, Controllers, Link, Numbers, Plan, SwitchPort, Tenant, VERSION, Vm};
+pub use model::{Compartment, Controllers, Link, Machine, Numbers, Plan, SwitchPort, Tenant, VERSION, Vm};
 pub use plan::{PlanError, plan};
 pub use port::{Port, Role};

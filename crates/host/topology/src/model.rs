@@ -29,10 +29,24 @@ pub struct Plan {
     /// How they receive and send.
     #[serde(default)]
     pub datapath: Datapath,
+    /// The virtual machines that the compartments are; `None`: they are processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// The folder of the compartments' sockets.
     pub run: PathBuf,
     /// The switches, by number. At the baseline, one that runs on the host and in no compartment.
     pub compartments: Vec<Compartment>,
+}
+
+/// The parts of the virtual machines of compartments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The folder of the image.
+    pub image: PathBuf,
+    /// QEMU's program, searched in `PATH` if it has no slash.
+    pub qemu: PathBuf,
+    /// QEMU's name of the accelerator; `None`: the best that works.
+    pub accelerator: Option<String>,
 }
 
 /// A switch, and what isolates it.

@@ -1,7 +1,7 @@
 //! From a configuration to its plan.
 
 use super::mac;
-use super::model::{Compartment, Controllers, Link, Numbers, Plan, Tenant, VERSION, Vm};
+use super::model::{Compartment, Controllers, Link, Machine, Numbers, Plan, Tenant, VERSION, Vm};
 use p4shield_config::{self as config, Config, Cores, Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,6 +91,10 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         gateway_mac: topology.gateway_mac,
         cores: topology.cores,
         datapath: topology.datapath,
+        machine: topology.machine.clone().map(|machine| {
+            let config::SwitchMachine { image, qemu, accelerator } = machine;
+            Machine { image, qemu, accelerator: accelerator.map(str::to_owned) }
+        }),
         run: topology.run.clone(),
         compartments,
     })

@@ -11,7 +11,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
         let dpdk = if self.datapath == Datapath::Dpdk { ", switches forward with DPDK" } else { "" };
-        writeln!(f, "uplink {}, router {}{dpdk}", self.uplink, mac(self.gateway_mac))?;
+        let machines = if self.machine.is_some() { ", compartments are virtual machines" } else { "" };
+        writeln!(f, "uplink {}, router {}{dpdk}{machines}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
         write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
         if self.compartments.iter().any(|c| c.controllers.is_some()) {

@@ -19,6 +19,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Where QEMU finds programs.
+pub(crate) const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// QEMU, and this process's ends of its channels.
 #[derive(Debug)]
 pub(crate) struct Launched {
@@ -68,7 +71,7 @@ pub(crate) fn spawn(
     let words = confinement(&machine, uid, network);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(&machine.qemu).args(arguments(&machine));
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env_clear().env("PATH", PATH);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     last_signal::keep()?;
     command.spawn().map_err(|source| VmmError::Spawn { program: words[0].clone(), source })

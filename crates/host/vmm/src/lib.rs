@@ -24,6 +24,7 @@ mod error;
 mod guest;
 mod last_signal;
 mod launch;
+mod log_copy;
 mod nic;
 mod prove;
 mod qmp;
@@ -34,6 +35,7 @@ mod trial;
 
 pub use command::Machine;
 pub use error::VmmError;
+pub use log_copy::copy_lines;
 pub use nic::Nic;
 pub use prove::{Ground, Proof, Verdict, prove};
 pub use qmp::QmpError;

@@ -3,11 +3,11 @@
 use crate::command::{Machine, switch_arguments};
 use crate::error::VmmError;
 use crate::finish;
-use crate::launch::{inherit, pair, spawn};
+use crate::launch::{PATH, inherit, pair, spawn};
 use crate::nic::Nic;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A machine that is a P4 switch, beside this process.
@@ -29,18 +29,62 @@ impl SwitchMachine {
         network: BorrowedFd<'_>,
         nics: Vec<Nic>,
     ) -> Result<(Self, UnixStream, UnixStream), VmmError> {
-        let [console, line] = [pair()?, pair()?];
-        let inherited: Vec<_> =
-            nics.iter().map(|nic| Ok((inherit(&nic.tap)?, nic))).collect::<Result<_, VmmError>>()?;
-        let (console_fd, line_fd) = (inherit(&console.1)?, inherit(&line.1)?);
-        let child = spawn(machine, uid, Some(network), |machine| {
-            switch_arguments(machine, console_fd, line_fd, &inherited)
-        })?;
-        Ok((Self { child }, line.0, console.0))
+        let channels = Channels::new(&nics)?;
+        let child = spawn(machine, uid, Some(network), |machine| channels.arguments(machine, &nics))?;
+        Ok((Self { child }, channels.line.0, channels.console.0))
+    }
+
+    /// As [`Self::start`], as the user of this process and within its own sandbox, to which QEMU's filter of
+    /// system calls comes. The sandbox has QEMU's files, those of the image, and the host's devices of the
+    /// options.
+    ///
+    /// # Errors
+    /// QEMU cannot be started.
+    pub fn start_in_sandbox(
+        machine: &Machine,
+        nics: Vec<Nic>,
+    ) -> Result<(Self, UnixStream, UnixStream), VmmError> {
+        let channels = Channels::new(&nics)?;
+        let mut command = Command::new(&machine.qemu);
+        command.args(channels.arguments(machine, &nics)).env_clear().env("PATH", PATH);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let program = || machine.qemu.display().to_string();
+        let spawned = command.spawn();
+        let child = spawned.map_err(|source| VmmError::Spawn { program: program(), source })?;
+        Ok((Self { child }, channels.line.0, channels.console.0))
+    }
+
+    /// Returns how the machine has ended; `None`: it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
     /// Waits until the machine has ended, and kills it if it does not end in time. Returns how it ended.
     pub fn end(mut self, grace: Duration) -> String {
         finish(&mut self.child, grace)
+    }
+}
+
+/// The channels of a machine, each with this process's end first, and the descriptors that QEMU inherits.
+struct Channels {
+    console: (UnixStream, UnixStream),
+    line: (UnixStream, UnixStream),
+    taps: Vec<RawFd>,
+}
+
+impl Channels {
+    fn new(nics: &[Nic]) -> Result<Self, VmmError> {
+        let [console, line] = [pair()?, pair()?];
+        let taps = nics.iter().map(|nic| inherit(&nic.tap)).collect::<Result<_, _>>()?;
+        for theirs in [&console.1, &line.1] {
+            inherit(theirs)?;
+        }
+        Ok(Self { console, line, taps })
+    }
+
+    /// Returns QEMU's arguments.
+    fn arguments(&self, machine: &Machine, nics: &[Nic]) -> Vec<String> {
+        let nics: Vec<_> = self.taps.iter().copied().zip(nics).collect();
+        switch_arguments(machine, self.console.1.as_raw_fd(), self.line.1.as_raw_fd(), &nics)
     }
 }

@@ -13,6 +13,9 @@ fn parse(text: &str) -> Result<Config, String> {
 fn file(table: &Table, key: &Key, line: &str) -> String {
     let attachment = key.attachments[0];
     let line = if key.name == "tee" { &format!("compartment = \"vm\"\n{line}") } else { line };
+    let is_of_machines = table.header == "[topology]" && ["compartment", "image"].contains(&key.name);
+    let is_image = is_of_machines && key.name == "image";
+    let line = if is_image { &format!("compartment = \"vm\"\n{line}") } else { line };
     let is_handshake = line.contains("\"handshake\"");
     let rest = "handshake_page = \"h\"\ninfo_page = \"i\"\nagent_key = \"any\"";
     let line = if is_handshake { &format!("{line}\n{rest}") } else { line };
@@ -31,7 +34,7 @@ fn file(table: &Table, key: &Key, line: &str) -> String {
     let key_file = if is_tenants { "" } else { "key_file = \"a.key\"\n" };
     let vm = "[[tenant.vm]]\nname = \"web\"\naddresses = [\"10.0.0.2\"]\n";
     let is_rate = key.name == "packet_rate";
-    let top = if is_rate { format!("level = \"2\"\n{top}") } else { top };
+    let top = if is_rate || is_of_machines { format!("level = \"2\"\n{top}") } else { top };
     let is_topology = table.header == "[topology]" || key.name == "level" || is_rate;
     let topology = "[topology]\nuplink = \"u\"\ngateway_mac = \"02:00:00:00:00:fe\"\n";
     let topology = if is_topology { format!("{topology}{}\n", at("[topology]")) } else { String::new() };

@@ -50,6 +50,7 @@ fn a_topology_has_defaults() {
         host: 0,
         cores: Cores::Shared,
         datapath: Datapath::Sockets,
+        machine: None,
         first_vlan: 100,
         memory: 128 << 20,
         state: "/var/lib/p4shield/topology".into(),
@@ -347,4 +348,30 @@ fn level_3_forwards_with_dpdk_and_other_levels_may() {
     );
     let error = of("3", "memory = \"128MiB\"\n").unwrap_err();
     assert!(error.contains("not a size of at least 192MiB"), "{error}");
+}
+
+#[test]
+fn switches_in_virtual_machines_have_an_image_and_memory() {
+    let of = |level: &str, keys: &str| {
+        let text = TOPOLOGY.replacen("\"2\"", &format!("{level:?}"), 1);
+        parse(&text.replacen("uplink", &format!("{keys}uplink"), 1)).map(|c| c.topology.unwrap())
+    };
+    let vm = of("2", "compartment = \"vm\"\n").unwrap();
+    let machine = vm.machine.unwrap();
+    assert_eq!(machine.image, Path::new("/usr/lib/p4shield/tenant-switch-image"));
+    assert_eq!((machine.qemu, machine.accelerator), ("qemu-system-x86_64".into(), None));
+    assert_eq!(vm.memory, 256 << 20);
+    assert_eq!(of("2", "compartment = \"process\"\n").unwrap().machine, None);
+    for (level, keys, refused) in [
+        ("baseline", "compartment = \"vm\"\n", "the switch is on the host, in no compartment"),
+        ("3", "compartment = \"vm\"\n", "the image has Open vSwitch without DPDK"),
+        ("1", "compartment = \"vm\"\nmemory = \"128MiB\"\n", "not a size of at least 192MiB"),
+        ("2", "image = \"x\"\n", "write compartment = \"vm\", or remove the key"),
+    ] {
+        let error = of(level, keys).unwrap_err();
+        assert!(error.contains(refused), "{error}");
+    }
+    let text = with_controllers().replacen("uplink", "compartment = \"vm\"\nuplink", 1);
+    let error = parse(&text).unwrap_err();
+    assert!(error.contains("the host reaches no port of a switch in a virtual machine"), "{error}");
 }

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Subcommand;
 use p4shield_console::{Exit, Refused, output};
-use p4shield_image::{Image, ImageError, Manifest, build, build_switch, installed_kernel};
+use p4shield_image::{
+    Image, ImageError, Manifest, build, build_switch, build_tenant_switch, installed_kernel,
+};
 use p4shield_measure::{SnpMachine, TdxMachine, sev_snp, tdx};
 use p4shield_qemu::Tee;
 use serde::Serialize;
 
-/// Build the image of P4 VMs or P4 switches in virtual machines, and show what it consists of
+/// Build the image of virtual machines, of P4 VMs or of switches, and show what it consists of
 ///
-/// An image has the distribution's kernel and one static program; that of P4 switches also the kernel's
-/// modules of network devices. docs/how-to/virtual-machines.md has the
-/// steps.
+/// An image has the distribution's kernel and one static program; that of a switch also the kernel's modules
+/// of network devices, and that of tenants' switches this host's Open vSwitch.
+/// docs/how-to/virtual-machines.md has the steps.
 ///
 /// Example: p4shield image build -o /usr/lib/p4shield/image
 #[derive(Debug, clap::Args)]
@@ -41,6 +43,7 @@ enum Command {
 ///   p4shield image build -o /usr/lib/p4shield/image
 ///   p4shield image build --kernel /boot/vmlinuz-6.1.0-40-amd64 -o image
 ///   p4shield image build --switch -o /usr/lib/p4shield/switch-image
+///   p4shield image build --tenant-switch -o /usr/lib/p4shield/tenant-switch-image
 ///
 /// Exit code 3 if the program or the kernel is refused.
 #[derive(Debug, clap::Args)]
@@ -52,8 +55,11 @@ struct Build {
     /// Build the image of P4 switches, `p4shield switch run --compartment vm`, instead of that of P4 VMs
     #[arg(long)]
     switch: bool,
-    /// With --switch: the folder of the kernel's modules; default: /lib/modules/VERSION
-    #[arg(long, value_name = "FOLDER", requires = "switch")]
+    /// Build the image of tenants' switches, compartment = "vm" in [topology], with this host's Open vSwitch
+    #[arg(long, conflicts_with = "switch")]
+    tenant_switch: bool,
+    /// The folder of the kernel's modules, of which switches need some; default: /lib/modules/VERSION
+    #[arg(long, value_name = "FOLDER")]
     modules: Option<PathBuf>,
     /// The static program of the machines; default: the one that was installed with this binary
     #[arg(long, value_name = "FILE")]
@@ -163,12 +169,17 @@ impl Build {
             Some(kernel) => kernel,
             None => installed_kernel(Path::new("/boot")).map_err(refused)?,
         };
-        let name = if self.switch { "switchvm" } else { "p4vm" };
+        let name = match (self.switch, self.tenant_switch) {
+            (true, _) => "switchvm",
+            (_, true) => "tenantvm",
+            _ => "p4vm",
+        };
         let program = self.program.map_or_else(|| installed_program(name), Ok)?;
-        let manifest = if self.switch {
-            build_switch(&program, &kernel, self.modules.as_deref(), &self.output)
-        } else {
-            build(&program, &kernel, &self.output)
+        let modules = self.modules.as_deref();
+        let manifest = match (self.switch, self.tenant_switch) {
+            (true, _) => build_switch(&program, &kernel, modules, &self.output),
+            (_, true) => build_tenant_switch(&program, &kernel, modules, &self.output),
+            _ => build(&program, &kernel, &self.output),
         };
         let manifest = manifest.map_err(refused)?;
         print(&self.output, &manifest, self.json)
@@ -266,6 +277,9 @@ fn print(folder: &Path, manifest: &Manifest, json: bool) -> anyhow::Result<Exit>
     output::line(format_args!("command line  {}", manifest.command_line));
     if !manifest.modules.is_empty() {
         output::line(format_args!("modules       {}", manifest.modules.join(" ")));
+    }
+    for file in &manifest.files {
+        output::line(format_args!("file          {file}"));
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `p4shield tenant-switch`: `p4shield topology apply` starts it, never a user.
 
 use p4shield_console::Exit;
-use p4shield_tenantswitch::{Limits, Options, Paths, run};
+use p4shield_tenantswitch::{Limits, Machine, Options, Paths, run};
 use std::path::PathBuf;
 
 /// A switch compartment. `p4shield topology apply` starts it, with the socket for orders as standard input.
@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// Have its switch forward with DPDK
     #[arg(long)]
     dpdk: bool,
+    /// Have its switch in this virtual machine, in JSON
+    #[arg(long, value_parser = machine)]
+    machine: Option<Machine>,
     /// Folder of its cgroup
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -35,9 +38,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, on_host, dpdk, cgroup, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, dpdk, machine, cgroup, run: sockets, state } = self;
         let paths = Paths { run: sockets, state };
         let limits = Limits::of(dpdk);
-        match run(&Options { name, uid, core, on_host, dpdk, cgroup, paths, limits })? {}
+        match run(&Options { name, uid, core, on_host, dpdk, machine, cgroup, paths, limits })? {}
     }
+}
+
+fn machine(text: &str) -> serde_json::Result<Machine> {
+    serde_json::from_str(text)
 }

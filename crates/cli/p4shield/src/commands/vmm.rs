@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use p4shield_console::Exit;
-use p4shield_image::Image;
+use p4shield_image::{Image, ImageKind};
 use p4shield_qemu::{Accelerator, Guest, QemuVersion, QuoteService, Request, TdxGuest, Tee, options};
 use p4shield_vmm::{Machine, Options, run};
 
@@ -59,7 +59,7 @@ enum Choice {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let image = Image::of_p4vms(&self.image)?;
+        let image = Image::of_kind(&self.image, ImageKind::P4Vm)?;
         let accelerator = match self.accelerator {
             Choice::Kvm => Accelerator::Kvm,
             Choice::Tcg => Accelerator::Tcg,

@@ -5,6 +5,7 @@ mod controllers;
 mod daemon;
 mod exec;
 mod levels;
+mod machines;
 mod programs;
 mod sandbox;
 mod scale;

@@ -64,7 +64,7 @@ fn programs_judge_before_switches_of_each_level() {
     compile(&scene);
     configure(&scene, "2");
     let daemon = Daemon::start(&scene);
-    for (level, next) in [("2", "1"), ("1", "baseline"), ("baseline", "2"), ("2", "2")] {
+    for (level, next) in [("2", "3"), ("3", "1"), ("1", "baseline"), ("baseline", "2"), ("2", "2")] {
         wait_until("the level", 60, || daemon.status()["topology"]["level"] == level).unwrap();
         wait_for_the_program(&scene);
         let status = daemon.status();

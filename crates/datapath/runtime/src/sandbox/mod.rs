@@ -61,7 +61,7 @@ pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     let mut report = SandboxReport::default();
     layers::read_no_files();
     layers::close_all_but(&options.keep)?;
-    layers::shed_root(options.uid)?;
+    layers::shed_root(options.uid, &[])?;
     report.uid = rustix::process::geteuid().as_raw();
     let user = layers::own_user_namespace(NameInside::Same);
     waive(&mut report, options, Measure::UserNamespace, user)?;

@@ -2,6 +2,7 @@
 //! that Open vSwitch has its interfaces and no other thing of the host. The switch of the baseline has the
 //! host's network, and the other layers.
 
+use super::machine::Prepared;
 use super::{InsideError, Options, seccomp};
 use crate::order::{OPENFLOW, OVSDB};
 use p4shield_sandbox::{
@@ -21,8 +22,9 @@ const VISIBLE: &[&str] =
     &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"];
 /// Files by which DPDK counts the processor's cores.
 const CORES: &str = "/sys/devices/system/cpu";
+const TUN: &str = "/dev/net/tun";
 /// Devices. The tun device makes the bridge's own port, in the compartment's network namespace only.
-const DEVICES: &[&str] = &["/dev/net/tun", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+const DEVICES: &[&str] = &[TUN, "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 /// Landlock leaves this writable.
 const WRITABLE: &[&str] = &[RUN, STATE, "/tmp", "/dev"];
 
@@ -55,14 +57,23 @@ impl Limits {
     }
 }
 
-/// Enters the sandbox. Returns the socket for orders.
-pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
+/// The possessions of a process in the sandbox.
+pub(super) struct Entered {
+    /// The socket for orders.
+    pub(super) orders: OwnedFd,
+    /// The compartment's virtual machine, to be started.
+    pub(super) machine: Option<Prepared>,
+}
+
+/// Enters the sandbox.
+pub(super) fn enter(options: &Options) -> Result<Entered, InsideError> {
     layers::read_no_files();
     layers::close_all_but(&[0])?;
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(InsideError::Orders)?;
     join_cgroup(options.cgroup.as_deref())?;
     use_core(options.core);
-    layers::shed_root(options.uid)?;
+    let machine = options.machine.as_ref().map(Prepared::new).transpose()?;
+    layers::shed_root(options.uid, machine.as_ref().map_or(&[], |m| &m.groups))?;
     if !options.on_host {
         // Capabilities are valid for the namespaces of this one only.
         layers::own_user_namespace(NameInside::Root)?;
@@ -75,32 +86,72 @@ pub(super) fn enter(options: &Options) -> Result<OwnedFd, InsideError> {
     let Paths { run, state } = &options.paths;
     let writable = [Writable { folder: run, at: RUN }, Writable { folder: state, at: STATE }];
     let scratch = 4 << 20;
-    let visible = visible(options.dpdk);
+    let kind = match &machine {
+        Some(machine) => Kind::Machine(machine),
+        None => Kind::Switch { on_host: options.on_host, dpdk: options.dpdk },
+    };
+    let (visible, devices) = (kind.visible(), kind.devices());
     // Where it is missing, DPDK takes the kernel for one without modules that it could not do without.
     let empty: &[&str] = if options.dpdk { &["/sys/module"] } else { &[] };
-    let (visible, writable) = (&visible[..], &writable[..]);
-    layers::own_root(&Root { visible, empty, devices: DEVICES, writable, scratch })?;
+    let (visible, devices, writable) = (&visible[..], &devices[..], &writable[..]);
+    layers::own_root(&Root { visible, empty, devices, writable, scratch })?;
     limit(&options.limits)?;
-    restrict(options.on_host, options.dpdk)?;
-    Ok(orders)
+    restrict(&kind)?;
+    Ok(Entered { orders, machine })
 }
 
-fn visible(dpdk: bool) -> Vec<&'static str> {
-    VISIBLE.iter().copied().chain(dpdk.then_some(CORES)).collect()
+/// The programs of a compartment, which decide about its needs.
+pub(super) enum Kind<'m> {
+    /// Open vSwitch runs in the sandbox.
+    Switch {
+        /// It has the host's network.
+        on_host: bool,
+        /// It forwards with DPDK.
+        dpdk: bool,
+    },
+    /// QEMU does.
+    Machine(&'m Prepared),
+}
+
+impl Kind<'_> {
+    fn visible(&self) -> Vec<&str> {
+        let more: Vec<&str> = match self {
+            Self::Switch { dpdk: true, .. } => vec![CORES],
+            Self::Switch { .. } => Vec::new(),
+            Self::Machine(machine) => machine.visible.iter().filter_map(|path| path.to_str()).collect(),
+        };
+        VISIBLE.iter().copied().chain(more).collect()
+    }
+
+    /// Returns the devices. QEMU has its taps as descriptors.
+    fn devices(&self) -> Vec<&str> {
+        match self {
+            Self::Switch { .. } => DEVICES.to_vec(),
+            Self::Machine(machine) => {
+                let more = machine.devices().iter().filter_map(|path| path.to_str());
+                DEVICES.iter().copied().filter(|device| *device != TUN).chain(more).collect()
+            }
+        }
+    }
 }
 
 /// Takes away what no process of a compartment may, in namespaces and root of its own.
 /// With the host's network, it has no port there.
-pub(super) fn restrict(on_host: bool, dpdk: bool) -> Result<(), SandboxError> {
-    let tcp: &[u16] = if on_host { &[] } else { &[OVSDB, OPENFLOW] };
-    layers::allow_only(&Allowed { readable: &visible(dpdk), writable: WRITABLE, tcp })?;
-    layers::keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
+pub(super) fn restrict(kind: &Kind<'_>) -> Result<(), SandboxError> {
+    let network = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+    let (tcp, capabilities): (&[u16], _) = match kind {
+        Kind::Switch { on_host: true, .. } => (&[], network),
+        Kind::Switch { on_host: false, .. } => (&[OVSDB, OPENFLOW], network),
+        Kind::Machine(_) => (&[], CapabilitySet::empty()),
+    };
+    layers::allow_only(&Allowed { readable: &kind.visible(), writable: WRITABLE, tcp })?;
+    layers::keep_capabilities(capabilities)?;
     seccomp::apply()
 }
 
 /// Keeps the kernel from sending packets of its own at the switch's interfaces, which the NIC switch would
 /// drop and count. Without IPv6 there are none.
-fn be_quiet() {
+pub(super) fn be_quiet() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 

@@ -1,7 +1,7 @@
 //! A command of the operator in a compartment that runs. It gets what the compartment's own processes have,
 //! in an order in which nothing of the compartment is looked up or executed with privileges of the host.
 
-use super::enter::{self, Limits};
+use super::enter::{self, Kind, Limits};
 use super::tools;
 use p4shield_sandbox::{self as layers, SandboxError};
 use std::convert::Infallible;
@@ -66,7 +66,7 @@ pub fn run_command(errand: &Errand) -> Result<Infallible, CommandError> {
     enter::use_core(errand.core);
     enter::limit(&errand.limits)?;
     layers::join_first_process()?;
-    enter::restrict(false, false)?;
+    enter::restrict(&Kind::Switch { on_host: false, dpdk: false })?;
     layers::end_with_parent()?;
     let mut command = tools::tool(&errand.program);
     command.args(&errand.arguments).stdin(Stdio::inherit());

@@ -5,7 +5,10 @@ mod controllers;
 mod daemons;
 mod dpdk;
 mod enter;
+mod guest;
 mod join;
+mod lines;
+mod machine;
 mod ovs;
 mod seccomp;
 mod tools;
@@ -13,14 +16,21 @@ mod tools;
 use crate::order::{Answer, MAX_ORDER, Order};
 use daemons::Daemons;
 use dpdk::Datapath;
+use enter::Entered;
+use lines::read_line;
 use p4shield_sandbox::SandboxError;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::convert::Infallible;
+use std::io::{self, BufReader, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use enter::{Limits, Paths};
+pub use guest::{GuestLine, open_port, prepare_network};
 pub use join::{CommandError, Errand, run_command};
+pub use lines::MachineSetup;
+pub use machine::{Machine, MachinePort};
 
 /// Longest time for the host to send an order once it has connected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,6 +50,8 @@ pub struct Options {
     pub dpdk: bool,
     /// The folder of its cgroup; `None`: that of the process that starts it.
     pub cgroup: Option<PathBuf>,
+    /// Its virtual machine; `None`: its switch is in the sandbox itself.
+    pub machine: Option<Machine>,
     /// Its folders.
     pub paths: Paths,
     /// Its limits.
@@ -65,43 +77,87 @@ pub enum InsideError {
 ///
 /// # Errors
 /// [`InsideError`]; otherwise it does not return.
-pub fn run(options: &Options) -> Result<std::convert::Infallible, InsideError> {
-    let orders = enter::enter(options)?;
+pub fn run(options: &Options) -> Result<Infallible, InsideError> {
+    let Entered { orders, machine } = enter::enter(options)?;
     // An operator's commands may leave processes behind.
     let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
     reaper.map_err(|e| InsideError::Switch(format!("cannot start a thread: {e}")))?;
-    let daemons =
-        Daemons::start(Datapath { dpdk: options.dpdk, core: options.core }).map_err(InsideError::Switch)?;
+    let mut switch = match machine {
+        Some(machine) => Switch::Inside(machine.start()?),
+        None => Switch::Here(start(options)?),
+    };
     // From now on the host's connection succeeds.
     rustix::net::listen(&orders, 8).map_err(|e| InsideError::Orders(e.into()))?;
     let listener = UnixListener::from(orders);
     loop {
+        if let Switch::Inside(machine) = &mut switch {
+            machine.wait_for(listener.as_fd())?;
+        }
         let (client, _) = listener.accept().map_err(InsideError::Orders)?;
-        // A client that fails costs itself.
-        let _ = serve(&client, &daemons);
+        match serve(&client, &mut switch) {
+            // A client that fails costs itself.
+            Ok(()) | Err(ServeError::Client) => {}
+            Err(ServeError::Machine(e)) => return Err(e),
+        }
+    }
+}
+
+fn start(options: &Options) -> Result<Daemons, InsideError> {
+    let datapath = Datapath { dpdk: options.dpdk, core: options.core };
+    Daemons::start(datapath).map_err(InsideError::Switch)
+}
+
+/// Where Open vSwitch runs.
+enum Switch {
+    /// Beside this process.
+    Here(Daemons),
+    /// In a virtual machine.
+    Inside(machine::Running),
+}
+
+/// Reason why a client is not served further.
+enum ServeError {
+    /// It is gone, or breaks the protocol.
+    Client,
+    /// The switch's machine cannot be used further.
+    Machine(InsideError),
+}
+
+impl From<io::Error> for ServeError {
+    fn from(_: io::Error) -> Self {
+        Self::Client
     }
 }
 
 /// Answers the orders of a client.
-fn serve(client: &UnixStream, daemons: &Daemons) -> io::Result<()> {
+fn serve(client: &UnixStream, switch: &mut Switch) -> Result<(), ServeError> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut lines = BufReader::new(client);
-    loop {
-        let mut line = String::new();
-        if lines.by_ref().take(MAX_ORDER).read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        let done = match serde_json::from_str(&line) {
-            Ok(Order::Configure(settings)) => daemons.configure(settings),
-            Ok(Order::Controllers(controllers)) => daemons.listen(&controllers),
-            Ok(Order::Announce) => daemons.announce(),
-            Ok(Order::Stop) => daemons.stop(),
-            Ok(Order::Report) => daemons.health(),
-            Err(e) => Err(format!("the order cannot be parsed: {e}")),
+    while let Some(order) = read_line(&mut lines, MAX_ORDER)? {
+        let answer = match switch {
+            Switch::Here(daemons) => {
+                let answer = execute(&order, daemons);
+                let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
+                line.push(b'\n');
+                line
+            }
+            Switch::Inside(machine) => machine.execute(&order).map_err(ServeError::Machine)?,
         };
-        let mut answer = serde_json::to_vec(&Answer { error: done.err(), restarts: daemons.restarts() })?;
-        answer.push(b'\n');
         (&*client).write_all(&answer)?;
     }
+    Ok(())
+}
+
+/// Executes an order.
+fn execute(order: &[u8], daemons: &Daemons) -> Answer {
+    let done = match serde_json::from_slice(order) {
+        Ok(Order::Configure(settings)) => daemons.configure(settings),
+        Ok(Order::Controllers(controllers)) => daemons.listen(&controllers),
+        Ok(Order::Announce) => daemons.announce(),
+        Ok(Order::Stop) => daemons.stop(),
+        Ok(Order::Report) => daemons.health(),
+        Err(e) => Err(format!("the order cannot be parsed: {e}")),
+    };
+    Answer { error: done.err(), restarts: daemons.restarts() }
 }

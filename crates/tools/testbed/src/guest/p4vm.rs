@@ -1,10 +1,10 @@
-//! The static programs of virtual machines, and the images of P4 VMs and P4 switches.
+//! The static programs of virtual machines, and the images of P4 VMs, P4 switches and tenants' switches.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use p4shield_image::{ImageError, build, build_switch};
+use p4shield_image::{ImageError, build, build_switch, build_tenant_switch};
 
 use super::image::{Kernel, cache};
 use crate::process::{forget_cargo, run};
@@ -65,6 +65,19 @@ pub fn switch_image() -> Result<PathBuf> {
     let modules = kernel.module_folder()?;
     let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     build_switch(&program, &kernel.image(), Some(&modules), &image).map_err(failed)?;
+    Ok(image)
+}
+
+/// As [`p4vm_image`], for tenants' switches, with this host's Open vSwitch.
+///
+/// # Errors
+/// As [`switch_image`]; or Open vSwitch is missing.
+pub fn tenant_switch_image() -> Result<PathBuf> {
+    let (program, kernel) = (program("tenantvm")?, Kernel::get()?);
+    let image = program.with_file_name("tenant-switch-image");
+    let modules = kernel.module_folder()?;
+    let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    build_tenant_switch(&program, &kernel.image(), Some(&modules), &image).map_err(failed)?;
     Ok(image)
 }
 

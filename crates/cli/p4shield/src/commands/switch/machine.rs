@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use p4shield_console::Refused;
-use p4shield_image::Image;
+use p4shield_image::{Image, ImageKind};
 use p4shield_p4switch::FunctionsMachine;
 use p4shield_qemu::{Accelerator, Guest, MAX_PROCESSORS, QemuVersion, Request, options};
 use p4shield_vmm::Machine;
@@ -60,7 +60,7 @@ impl Options {
     /// Returns the machine of a whole switch with this many packet threads.
     pub(super) fn of_switch(&self, threads: usize) -> anyhow::Result<Machine> {
         let folder = self.image.as_deref().unwrap_or(Path::new("/usr/lib/p4shield/switch-image"));
-        let image = Image::of_switches(folder).map_err(|e| Refused::because(&e))?;
+        let image = Image::of_kind(folder, ImageKind::Switch).map_err(|e| Refused::because(&e))?;
         // One more for clients, the verifier and the kernel.
         let processors = u32::try_from(threads + 1).unwrap_or(MAX_PROCESSORS).min(MAX_PROCESSORS);
         let request = Request {
@@ -82,7 +82,7 @@ impl Options {
             return Ok(None);
         }
         let folder = self.image.as_deref().unwrap_or(Path::new("/usr/lib/p4shield/image"));
-        Image::of_p4vms(folder).map_err(|e| Refused::because(&e))?;
+        Image::of_kind(folder, ImageKind::P4Vm).map_err(|e| Refused::because(&e))?;
         let accelerator = Some(self.accelerator().name());
         Ok(Some(FunctionsMachine { image: folder.to_owned(), qemu: self.qemu.clone(), accelerator }))
     }

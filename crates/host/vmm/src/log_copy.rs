@@ -1,4 +1,4 @@
-//! The log of a compartment.
+//! The log of a switch.
 
 use p4shield_text::printable;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
@@ -9,8 +9,9 @@ const MAX_LINES: u32 = 100;
 /// Longest line of the switch's log, in bytes.
 const MAX_LINE: u64 = 4096;
 
-/// Copies the lines of the compartment's log, printable and not too many.
-pub(crate) fn copy_lines(log: impl Read) {
+/// Copies the lines of a switch's log or console to standard error, printable and not too many, until it
+/// ends.
+pub fn copy_lines(log: impl Read) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
     let (mut second, mut lines) = (Instant::now(), 0);
@@ -20,7 +21,7 @@ pub(crate) fn copy_lines(log: impl Read) {
         }
         lines += 1;
         let text = match lines {
-            ..MAX_LINES => printable(String::from_utf8_lossy(&line).trim_end_matches('\n')),
+            ..MAX_LINES => printable(String::from_utf8_lossy(&line).trim_end()),
             MAX_LINES => "p4shield: the switch logs too much; lines are left out".to_owned(),
             _ => String::new(),
         };

@@ -1,0 +1,78 @@
+//! The words of the keys `level`, `cores` and `datapath`.
+
+use serde::{Deserialize, Serialize};
+
+/// How switches are divided among tenants: the security levels of the MTS paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// One switch on the host, for all tenants.
+    #[default]
+    Baseline,
+    /// One switch in a compartment, for all tenants.
+    #[serde(rename = "1")]
+    One,
+    /// A switch in a compartment for each tenant, or for each zone.
+    #[serde(rename = "2")]
+    Two,
+    /// As [`Self::Two`], and the switches forward with DPDK.
+    #[serde(rename = "3")]
+    Three,
+}
+
+impl Level {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::One => "1",
+            Self::Two => "2",
+            Self::Three => "3",
+        }
+    }
+}
+
+/// Which processor cores the switches have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cores {
+    /// All share one.
+    #[default]
+    Shared,
+    /// Each has one of its own.
+    Isolated,
+}
+
+impl Cores {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+/// How switches receive and send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Datapath {
+    /// By packet sockets, woken by the kernel.
+    #[default]
+    Sockets,
+    /// By DPDK, in threads that poll.
+    Dpdk,
+}
+
+impl Datapath {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Dpdk => "dpdk",
+        }
+    }
+}

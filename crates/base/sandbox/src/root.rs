@@ -64,6 +64,11 @@ pub fn own_root(root: &Root<'_>) -> Result<(), SandboxError> {
     let named = |path: &Path, done: io::Result<()>| {
         done.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display()))).during(STEP)
     };
+    // First: something visible may be below it.
+    fs::create_dir(inside("/tmp")).during(STEP)?;
+    let size = CString::new(format!("size={},nr_inodes=256,mode=0700", root.scratch)).unwrap_or_default();
+    let scratch = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("tmp", inside("/tmp"), "tmpfs", scratch, size.as_c_str()).during(STEP)?;
     for path in root.visible {
         named(Path::new(path), show(path))?;
     }
@@ -76,10 +81,6 @@ pub fn own_root(root: &Root<'_>) -> Result<(), SandboxError> {
     for Writable { folder, at } in root.writable {
         named(folder, bind(folder, at))?;
     }
-    fs::create_dir(inside("/tmp")).during(STEP)?;
-    let size = CString::new(format!("size={},nr_inodes=256,mode=0700", root.scratch)).unwrap_or_default();
-    let scratch = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("tmp", inside("/tmp"), "tmpfs", scratch, size.as_c_str()).during(STEP)?;
     enter(flags)
 }
 

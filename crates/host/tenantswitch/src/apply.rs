@@ -105,6 +105,7 @@ impl Host {
     /// The first that went wrong. What was done stays, and the next apply goes on from there.
     pub fn apply(&self, plan: &Plan) -> Result<Applied, TopologyError> {
         self.can_apply()?;
+        plan.machine.iter().try_for_each(|machine| check_reach(&machine.image))?;
         let _lock = self.state.lock()?;
         let previous = self.state.read()?;
         // First, so that the next plan has the same numbers, whatever happens to this process.
@@ -116,13 +117,13 @@ impl Host {
     }
 
     /// Has one switch of the applied plan run again, with its ports. Returns false if the plan has none of
-    /// this name. Other tenants' switches are not touched.
+    /// this name. Other tenants' switches are not touched, and may be restored at the same time.
     ///
     /// # Errors
     /// As of [`Self::apply`].
     pub fn restore(&self, name: &str) -> Result<bool, TopologyError> {
         self.can_apply()?;
-        let _lock = self.state.lock()?;
+        let _lock = self.state.lock_part()?;
         let Some(plan) = self.state.read()? else { return Ok(false) };
         let Some(planned) = plan.compartments.iter().find(|c| c.name == name) else { return Ok(false) };
         let user = self.user_of(planned);

@@ -265,7 +265,8 @@ pub(crate) fn stop(run: &Path) {
         .and_then(|mut client| client.ask::<Answer>(&Order::Stop, ORDER));
 }
 
-fn control(run: &Path) -> PathBuf {
+/// Returns the socket of a compartment's orders.
+pub(crate) fn control(run: &Path) -> PathBuf {
     run.join("control")
 }
 

@@ -1,14 +1,25 @@
 //! An operator's command in the switch compartment that serves a tenant, from the host's side.
 
 use crate::apply::Host;
+use crate::compartment::control;
+use crate::order::{Answer, MAX_ORDER, MAX_RAN, Order, Ran, Run};
 use crate::{TopologyError, processes};
 use p4shield_compartment::cgroup_of;
 use p4shield_sandbox::{SandboxError, spawn_among};
+use p4shield_socket::{AskError, Client, Patience};
 use p4shield_topology::{Compartment, Plan};
 use rustix::process::Pid;
 use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longest time for a virtual machine to run a command, which waits for other orders.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest time for it to accept a connection.
+const ACCEPT: Duration = Duration::from_secs(2);
 
 /// Reason why no command is started for a tenant.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +47,6 @@ pub enum ErrandError {
          the sockets that p4shield topology status prints"
     )]
     OnHost,
-    /// The switch is in a virtual machine.
-    #[error(
-        "the switch of tenant {0} is in a virtual machine, where no command of the host runs; write \
-         compartment = \"process\" in [topology] for a switch that takes commands"
-    )]
-    InMachine(String),
     /// The compartment has ended.
     #[error("the switch compartment {0} does not run: run p4shield topology apply")]
     NotRunning(String),
@@ -65,22 +70,25 @@ impl Host {
         }
         let plan = self.applied()?.ok_or(ErrandError::NotApplied)?;
         let planned = serving(&plan, tenant)?;
-        if plan.machine.is_some() {
-            return Err(ErrandError::InMachine(tenant.to_owned()));
-        }
         let (pid, first) = self
             .first_process(self.user_of(planned))?
             .ok_or_else(|| ErrandError::NotRunning(planned.name.clone()))?;
         let mut start = Command::new(&self.binary);
+        start.env_clear().current_dir("/");
+        start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if plan.machine.is_some() {
+            let control = control(&self.place(&plan, planned).run);
+            start.args(["tenant-exec", "--machine"]).arg(control).arg("--").args(command);
+            return start.spawn().map_err(|e| TopologyError::Process("start a process", e).into());
+        }
         start.args(["tenant-exec", "--core", &planned.core.to_string()]);
         // A compartment without a cgroup has that of the command that started it.
         let [theirs, own] = [pid, rustix::process::getpid()].map(|pid| cgroup_of(pid.as_raw_pid()).ok());
         if let Some(theirs) = theirs.filter(|theirs| own.as_ref() != Some(theirs)) {
             start.arg("--cgroup").arg(theirs);
         }
-        start.arg("--").args(command).env_clear().current_dir("/");
+        start.arg("--").args(command);
         start.envs(std::env::var_os("TERM").map(|terminal| ("TERM", terminal)));
-        start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(spawn_among(first.as_fd(), &mut start)?)
     }
 
@@ -88,6 +96,58 @@ impl Host {
     fn first_process(&self, user: u32) -> Result<Option<(Pid, OwnedFd)>, TopologyError> {
         Ok(processes::first_of_users(&(user..user + 1))?.remove(&user))
     }
+}
+
+/// Has the virtual machine behind this socket run a command. Its input is that of this process, if an
+/// argument is `-`: tools read their input only then. Prints what it prints, and returns its exit code.
+///
+/// # Errors
+/// The machine does not answer, or not in time, or the input is too long.
+pub fn run_in_machine(control: &Path, command: &[OsString]) -> Result<u8, MachineCommandError> {
+    let words = command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+    let words = words.ok_or(MachineCommandError::Text)?;
+    let mut input = Vec::new();
+    if words.iter().any(|word| word == "-") {
+        let most = MAX_ORDER / 4;
+        std::io::stdin().take(most + 1).read_to_end(&mut input).map_err(MachineCommandError::Output)?;
+        if input.len() as u64 > most {
+            return Err(MachineCommandError::Input(most >> 20));
+        }
+    }
+    let order = Order::Run(Run { words, input: hex::encode(input) });
+    let patience = Patience { time: PATIENCE, bytes: MAX_RAN };
+    let answer: Answer = Client::connect_within(control, ACCEPT)?.ask(&order, patience)?;
+    match answer {
+        Answer { error: None, ran: Some(Ran { code, output, errors }), .. } => {
+            let [output, errors] = [output, errors].map(|digits| hex::decode(digits).unwrap_or_default());
+            std::io::stdout().write_all(&output).map_err(MachineCommandError::Output)?;
+            std::io::stderr().write_all(&errors).map_err(MachineCommandError::Output)?;
+            Ok(code)
+        }
+        Answer { error, .. } => {
+            Err(MachineCommandError::Refused(p4shield_text::printable(&error.unwrap_or_default())))
+        }
+    }
+}
+
+/// Reason why a virtual machine runs no command.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineCommandError {
+    /// The command is no text.
+    #[error("the command is not UTF-8, as a virtual machine needs it")]
+    Text,
+    /// The input is too long.
+    #[error("the input has more than {0} MiB: divide it")]
+    Input(u64),
+    /// Input or output fails.
+    #[error("cannot pass input or output on")]
+    Output(#[source] std::io::Error),
+    /// The machine does not answer.
+    #[error("the virtual machine of the switch does not answer")]
+    Machine(#[from] AskError),
+    /// The machine refuses it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Returns the compartment that serves a tenant, which has namespaces of its own.

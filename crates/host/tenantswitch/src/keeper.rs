@@ -1,6 +1,7 @@
 //! Keeps the switches of a plan running: one thread, which waits for their ends, for interfaces that were
 //! absent, and for another plan.
 
+use crate::TopologyError;
 use crate::apply::{Applied, Host};
 use crate::end_points::{EndPointStatus, EndPoints};
 use crate::status::SwitchStatus;
@@ -12,6 +13,7 @@ use p4shield_topology::Plan;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -77,6 +79,7 @@ impl Keeper {
             wanted: None,
             retry: Retry::default(),
             watched: BTreeMap::new(),
+            restored: std::sync::mpsc::channel(),
             end_points: Arc::clone(&end_points),
         };
         let thread = std::thread::Builder::new().name("topology".to_owned()).spawn(|| keeping.run())?;
@@ -152,6 +155,8 @@ struct Watched {
     /// Its compartment's first process; `None`: it does not run.
     process: Option<Arc<OwnedFd>>,
     since: Option<Instant>,
+    /// A thread starts it.
+    is_starting: bool,
     retry: Retry,
 }
 
@@ -163,8 +168,13 @@ struct Keeping {
     wanted: Option<Wanted>,
     retry: Retry,
     watched: BTreeMap<String, Watched>,
+    /// The ends of the threads that start switches.
+    restored: (Sender<Restored>, Receiver<Restored>),
     end_points: Arc<EndPoints>,
 }
+
+/// A switch, and whether it was started. `false`: another plan was applied meanwhile.
+type Restored = (String, Result<bool, TopologyError>);
 
 impl Keeping {
     fn run(mut self) {
@@ -182,7 +192,8 @@ impl Keeping {
                 self.apply();
                 look = Instant::now();
             }
-            if self.restore() || look <= Instant::now() {
+            self.restore();
+            if self.take_restored() || look <= Instant::now() {
                 self.look();
                 look = Instant::now() + LOOK;
             }
@@ -223,15 +234,35 @@ impl Keeping {
         }
     }
 
-    /// Starts switches again whose pause is over. Returns whether there was one.
-    fn restore(&mut self) -> bool {
-        let mut any = false;
+    /// Starts switches again whose pause is over. Each has a thread: one that takes long delays no other.
+    fn restore(&mut self) {
         for (name, watched) in &mut self.watched {
-            if !watched.retry.is_due() {
+            if watched.is_starting || !watched.retry.is_due() {
                 continue;
             }
+            let (host, shared, ends) = (self.host.clone(), Arc::clone(&self.shared), self.restored.0.clone());
+            let this = name.clone();
+            let start = move || {
+                let done = host.restore(&this);
+                // The keeper may have ended.
+                let _ = ends.send((this, done));
+                shared.wake();
+            };
+            match std::thread::Builder::new().name("restore".to_owned()).spawn(start) {
+                Ok(_) => watched.is_starting = true,
+                Err(e) => watched.failed(name, &chain(&e)),
+            }
+        }
+    }
+
+    /// Takes what threads have started. Returns whether there was something.
+    fn take_restored(&mut self) -> bool {
+        let mut any = false;
+        for (name, done) in self.restored.1.try_iter() {
             any = true;
-            match self.host.restore(name) {
+            let Some(watched) = self.watched.get_mut(&name) else { continue };
+            watched.is_starting = false;
+            match done {
                 Ok(true) => {
                     tracing::info!(
                         event = "switch_compartment_restored",
@@ -241,16 +272,7 @@ impl Keeping {
                 }
                 // Another plan was applied meanwhile.
                 Ok(false) => {}
-                Err(e) => {
-                    let error = chain(&e);
-                    tracing::error!(
-                        event = "switch_compartment_failed",
-                        compartment = name,
-                        error,
-                        "no start"
-                    );
-                    watched.retry.later();
-                }
+                Err(e) => watched.failed(&name, &chain(&e)),
             }
         }
         any
@@ -316,6 +338,12 @@ impl Keeping {
 }
 
 impl Watched {
+    /// Has it tried again later.
+    fn failed(&mut self, name: &str, error: &str) {
+        tracing::error!(event = "switch_compartment_failed", compartment = name, error, "no start");
+        self.retry.later();
+    }
+
     /// Takes whether it runs. One that does not is started after a pause.
     fn observe(&mut self, process: Option<Arc<OwnedFd>>) {
         let ran_well = self.since.is_some_and(|since| since.elapsed() > RAN_WELL);
@@ -327,7 +355,7 @@ impl Watched {
                 self.since = self.since.or_else(|| Some(Instant::now()));
                 self.retry.due = None;
             }
-            None if self.retry.due.is_none() => {
+            None if self.retry.due.is_none() && !self.is_starting => {
                 self.since = None;
                 self.retry.later();
             }

@@ -38,7 +38,7 @@ mod usage;
 
 pub use apply::{Applied, Host};
 pub use end_points::EndPointStatus;
-pub use errand::ErrandError;
+pub use errand::{ErrandError, MachineCommandError, run_in_machine};
 pub use error::TopologyError;
 pub use inside::{
     CommandError, Errand, GuestLine, InsideError, Limits, Machine, MachinePort, MachineSetup, Options, Paths,

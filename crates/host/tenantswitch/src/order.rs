@@ -7,6 +7,11 @@ pub(crate) const MAX_ORDER: u64 = 16 << 20;
 /// Longest line of an answer.
 pub(crate) const MAX_ANSWER: u64 = 16 << 10;
 
+/// Most bytes that a command may print on each of its outputs.
+pub(crate) const MAX_PRINTED: usize = 2 << 20;
+/// Longest line of an answer about a command, in which two digits are a byte.
+pub(crate) const MAX_RAN: u64 = 4 * MAX_PRINTED as u64 + MAX_ANSWER;
+
 /// The port of the switch's database, over TLS (RFC 7047, and IANA's registry).
 pub(crate) const OVSDB: u16 = 6640;
 /// The port for OpenFlow controllers, over TLS (IANA's registry).
@@ -25,6 +30,28 @@ pub(crate) enum Order {
     Stop,
     /// Say how the switch is.
     Report,
+    /// Run a command of the operator's.
+    Run(Run),
+}
+
+/// A command beside a switch in a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
+    /// Its input, in hexadecimal digits.
+    pub(crate) input: String,
+}
+
+/// The end of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    /// Its exit code, or 128 and the number of its signal.
+    pub(crate) code: u8,
+    /// Its standard output, in hexadecimal digits: at most [`MAX_PRINTED`] bytes.
+    pub(crate) output: String,
+    /// Its standard error, in the same way.
+    pub(crate) errors: String,
 }
 
 /// The host's settings of a switch. Whatever else its controllers configure stays as it is.
@@ -95,4 +122,7 @@ pub(crate) struct Answer {
     pub(crate) error: Option<String>,
     /// How often one of its programs ended and was started again.
     pub(crate) restarts: u64,
+    /// The end of the command that was to be run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ran: Option<Ran>,
 }

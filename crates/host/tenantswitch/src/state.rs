@@ -63,16 +63,28 @@ impl State {
         remove_file(&self.file())
     }
 
-    /// Waits until no other process changes the topology.
+    /// Waits until no other process or thread changes the topology or a part of it.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub(crate) fn lock(&self) -> Result<File, TopologyError> {
+        self.locked(File::lock)
+    }
+
+    /// Waits until no other process changes the topology. Parts of it may change at the same time.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn lock_part(&self) -> Result<File, TopologyError> {
+        self.locked(File::lock_shared)
+    }
+
+    fn locked(&self, lock: impl Fn(&File) -> std::io::Result<()>) -> Result<File, TopologyError> {
         make_folder(&self.0, 0o755)?;
         let path = self.0.join("lock");
-        let lock = File::create(&path).map_err(TopologyError::file("open", &path))?;
-        lock.lock().map_err(TopologyError::file("lock", &path))?;
-        Ok(lock)
+        let file = File::create(&path).map_err(TopologyError::file("open", &path))?;
+        lock(&file).map_err(TopologyError::file("lock", &path))?;
+        Ok(file)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `p4shield tenant-exec`: `p4shield exec` starts it, never a user.
 
 use p4shield_console::{Exit, output};
-use p4shield_tenantswitch::{Errand, Limits, run_command};
+use p4shield_tenantswitch::{Errand, Limits, run_command, run_in_machine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,8 +9,11 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The compartment's core
-    #[arg(long)]
-    core: u32,
+    #[arg(long, required_unless_present = "machine")]
+    core: Option<u32>,
+    /// Socket of the compartment, which is a virtual machine
+    #[arg(long, conflicts_with = "core")]
+    machine: Option<PathBuf>,
     /// Folder of the compartment's cgroup
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -23,7 +26,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { core, cgroup, program, arguments } = self;
+        let Self { core, machine, cgroup, program, arguments } = self;
+        if let Some(control) = machine {
+            let command: Vec<_> = std::iter::once(program).chain(arguments).collect();
+            return Ok(Exit::Code(run_in_machine(&control, &command)?));
+        }
+        let core = core.unwrap_or_default();
         let errand = Errand { core, cgroup, limits: Limits::of(false), program, arguments };
         let Err(error) = run_command(&errand);
         let code = error.code();

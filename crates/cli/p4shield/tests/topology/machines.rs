@@ -6,8 +6,14 @@ use super::two_tenants;
 use p4shield_testbed::guest::tenant_switch_image;
 use p4shield_testbed::{Guest, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 
+const PROGRAM: &str = "qemu-system-x86_64";
+/// The name of its process, which Linux cuts off.
 const QEMU: &str = "qemu-system-x86";
 
 /// Two tenants whose switches are to be in virtual machines; `None` where there are none.
@@ -17,21 +23,38 @@ fn two_machines() -> Option<Scene> {
         return None;
     }
     let scene = two_tenants()?;
-    configure(&scene, "vm");
+    configure(&scene, "vm", Path::new(PROGRAM));
     Some(scene)
 }
 
-/// Writes a configuration with switches in these compartments.
-fn configure(scene: &Scene, compartment: &str) {
+/// Writes a configuration with switches in these compartments, and this program of QEMU.
+fn configure(scene: &Scene, compartment: &str, qemu: &Path) {
     scene.configure("2", &["alice", "bob"]);
     let text = fs::read_to_string(scene.config()).unwrap();
     let image = match compartment {
         "vm" => format!("image = {:?}\n", tenant_switch_image().unwrap()),
         _ => String::new(),
     };
-    let keys =
-        format!("[machine]\naccelerator = \"tcg\"\n[topology]\ncompartment = \"{compartment}\"\n{image}");
+    let keys = format!(
+        "[machine]\naccelerator = \"tcg\"\nqemu = {qemu:?}\n[topology]\ncompartment = \"{compartment}\"\n\
+         {image}"
+    );
     fs::write(scene.config(), text.replacen("[topology]\n", &keys, 1)).unwrap();
+}
+
+/// Makes a program of QEMU that hangs in alice's compartment while the folder has a file `hangs`.
+fn qemu_that_may_hang(folder: &Path) -> PathBuf {
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    let program = folder.join("bin/qemu");
+    fs::create_dir(folder.join("bin")).unwrap();
+    let text = format!(
+        "#!/bin/sh\nif [ -e {}/hangs ] && [ \"$(uname -n)\" = alice ]; then exec sleep 1000; fi\nexec \
+         {PROGRAM} \"$@\"\n",
+        folder.display()
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    program
 }
 
 /// Returns the process that is a compartment's QEMU.
@@ -76,6 +99,28 @@ fn qemu_has_nothing_of_the_host(scene: &Scene) {
     }
 }
 
+/// Checks `p4shield exec`.
+fn commands_run_in_the_machine(scene: &Scene) {
+    let run = |words: &[&str], input: &str| {
+        let mut exec = scene.exec("alice");
+        exec.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = exec.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        let text = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (status.code().unwrap(), text)
+    };
+    let (code, [shown, _]) = run(&["ovs-vsctl", "show"], "");
+    assert!(code == 0 && shown.contains("Bridge br0") && shown.contains("gw-1"), "{shown}");
+    let rule = "table=7,priority=1,actions=drop\n";
+    assert_eq!(run(&["ovs-ofctl", "add-flows", "br0", "-"], rule).0, 0);
+    let (_, [flows, _]) = run(&["ovs-ofctl", "dump-flows", "br0", "table=7"], "");
+    assert!(flows.contains("actions=drop"), "{flows}");
+    let (code, [_, why]) = run(&["cat", "/etc/passwd"], "");
+    assert!(code == 127 && why.contains("cannot run cat in the virtual machine"), "{code} {why}");
+    assert_eq!(run(&["ovs-vsctl", "no-such-command"], "").0, 1);
+}
+
 #[test]
 fn switches_in_virtual_machines_go_where_the_policy_says() {
     let Some(scene) = two_machines() else { return };
@@ -91,6 +136,7 @@ fn switches_in_virtual_machines_go_where_the_policy_says() {
         "{applied}"
     );
     qemu_has_nothing_of_the_host(&scene);
+    commands_run_in_the_machine(&scene);
     // The compartment ends with its machine, which takes its tenant's network along.
     kill_process(Pid::from_raw(qemu(&scene, 1)).unwrap(), Signal::KILL).unwrap();
     wait_until("its end", 10, || scene.processes(1).is_empty()).unwrap();
@@ -103,12 +149,14 @@ fn switches_in_virtual_machines_go_where_the_policy_says() {
 }
 
 #[test]
-fn the_daemon_changes_switches_into_machines_and_back() {
+fn the_daemon_keeps_machines_and_changes_back() {
     let Some(scene) = two_machines() else { return };
-    configure(&scene, "process");
+    let folder = tempfile::tempdir().unwrap();
+    let qemu_program = qemu_that_may_hang(folder.path());
+    configure(&scene, "process", &qemu_program);
     let daemon = Daemon::start(&scene);
     wait_for_pings(&scene);
-    configure(&scene, "vm");
+    configure(&scene, "vm", &qemu_program);
     daemon.ask(&["reload"]);
     wait_until("machines", 180, || {
         [1, 2].iter().all(|n| scene.processes(*n).iter().any(|(_, program)| program.starts_with(QEMU)))
@@ -117,16 +165,20 @@ fn the_daemon_changes_switches_into_machines_and_back() {
     wait_until("their switches", 180, || pings(&scene.outside, scene.vms[2].address) == 10).unwrap();
     wait_for_pings(&scene);
     wait_until("no problem", 30, || daemon.problems().is_empty()).unwrap();
-    // One that ends is started again.
+    // Alice's next machine hangs, which delays no other tenant's.
+    fs::write(folder.path().join("hangs"), "").unwrap();
+    kill_process(Pid::from_raw(qemu(&scene, 1)).unwrap(), Signal::KILL).unwrap();
+    let is_hanging =
+        || scene.processes(1).iter().find(|(_, program)| program == "sleep").map(|(pid, _)| *pid);
+    wait_until("a machine that hangs", 60, || is_hanging().is_some()).unwrap();
     kill_process(Pid::from_raw(qemu(&scene, 2)).unwrap(), Signal::KILL).unwrap();
-    wait_until("its end", 10, || scene.processes(2).is_empty()).unwrap();
-    wait_until("its next start", 180, || pings(&scene.outside, scene.vms[2].address) == 10).unwrap();
-    let mut exec = scene.exec("alice");
-    let refused = exec.args(["ovs-vsctl", "show"]).output().unwrap();
-    assert_eq!(refused.status.code(), Some(1));
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(text.contains("the switch of tenant alice is in a virtual machine"), "{text}");
-    configure(&scene, "process");
+    wait_until("its end", 10, || !scene.processes(2).iter().any(|(_, p)| p.starts_with(QEMU))).unwrap();
+    wait_until("its next start", 120, || pings(&scene.outside, scene.vms[2].address) == 10).unwrap();
+    assert!(is_hanging().is_some());
+    fs::remove_file(folder.path().join("hangs")).unwrap();
+    kill_process(Pid::from_raw(is_hanging().unwrap()).unwrap(), Signal::KILL).unwrap();
+    wait_for_pings(&scene);
+    configure(&scene, "process", &qemu_program);
     daemon.ask(&["reload"]);
     wait_until("processes", 60, || scene.processes(1).iter().any(|(_, program)| program == "ovs-vswitchd"))
         .unwrap();

@@ -42,7 +42,8 @@ impl<P: Read + Write> GuestLine<P> {
         let daemons = match failed.map_or_else(start, Err) {
             Ok(daemons) => daemons,
             Err(why) => {
-                self.send(&Answer { error: Some(why.clone()), restarts: 0 }).map_err(InsideError::Orders)?;
+                self.send(&Answer { error: Some(why.clone()), ..Answer::default() })
+                    .map_err(InsideError::Orders)?;
                 return Err(InsideError::Switch(why));
             }
         };

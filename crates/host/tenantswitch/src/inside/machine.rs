@@ -3,7 +3,7 @@
 
 use super::InsideError;
 use super::lines::{MAX_SETUP, MachineSetup, read_line};
-use crate::order::{Answer, MAX_ANSWER};
+use crate::order::{Answer, MAX_RAN};
 use p4shield_image::{Image, ImageKind};
 use p4shield_links::Tap;
 use p4shield_qemu::{Accelerator, Guest, QemuVersion, Request, options};
@@ -19,12 +19,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Longest time until the machine's switch runs: by emulation, on a loaded machine.
 const BOOT: Duration = Duration::from_secs(180);
 /// Longest time for the machine to answer an order.
 const ORDER: Duration = Duration::from_secs(60);
+/// Longest time for threads to end that have nothing more to do.
+const THREADS: Duration = Duration::from_secs(10);
 /// Processors of a machine. The switch's compartment has one core.
 const PROCESSORS: u32 = 1;
 
@@ -87,6 +89,7 @@ impl Prepared {
         };
         let options = options(&request).map_err(|e| failed(&e))?;
         let nics = machine.ports.iter().map(nic).collect::<Result<_, _>>()?;
+        wait_for_one_thread()?;
         let groups: BTreeSet<_> =
             options.devices.iter().filter_map(|device| Some(std::fs::metadata(device).ok()?.gid())).collect();
         let visible = [Some(machine.image.clone()), installation(&machine.qemu)];
@@ -135,6 +138,22 @@ impl Prepared {
     }
 }
 
+/// Waits until the threads have ended that libraries started for requests to the kernel. A process with
+/// several threads gets no user namespace.
+fn wait_for_one_thread() -> Result<(), InsideError> {
+    let end = Instant::now() + THREADS;
+    loop {
+        let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
+        match threads.map_err(|e| InsideError::Switch(format!("cannot list its threads: {e}")))? {
+            0 | 1 => return Ok(()),
+            n if Instant::now() > end => {
+                return Err(InsideError::Switch(format!("{n} threads do not end")));
+            }
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// Makes the tap of a port. It ends with the port's interface.
 fn nic(port: &MachinePort) -> Result<Nic, InsideError> {
     let failed = |e: &(dyn Error + 'static)| InsideError::Switch(chain(e));
@@ -170,7 +189,7 @@ impl Running {
         line.set_read_timeout(Some(longest))?;
         line.set_write_timeout(Some(longest))?;
         self.line.get_mut().write_all(order)?;
-        match read_line(&mut self.line, MAX_ANSWER)? {
+        match read_line(&mut self.line, MAX_RAN)? {
             Some(answer) => Ok(answer),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }

@@ -1,6 +1,7 @@
 //! The first process of a switch compartment: enters the sandbox, keeps Open vSwitch running, and executes
 //! the host's orders with Open vSwitch's own tools. Nothing of what a switch says is read outside.
 
+mod command;
 mod controllers;
 mod daemons;
 mod dpdk;
@@ -151,13 +152,15 @@ fn serve(client: &UnixStream, switch: &mut Switch) -> Result<(), ServeError> {
 
 /// Executes an order.
 fn execute(order: &[u8], daemons: &Daemons) -> Answer {
+    let mut ran = None;
     let done = match serde_json::from_slice(order) {
         Ok(Order::Configure(settings)) => daemons.configure(settings),
         Ok(Order::Controllers(controllers)) => daemons.listen(&controllers),
         Ok(Order::Announce) => daemons.announce(),
         Ok(Order::Stop) => daemons.stop(),
         Ok(Order::Report) => daemons.health(),
+        Ok(Order::Run(run)) => command::run(&run).map(|end| ran = Some(end)),
         Err(e) => Err(format!("the order cannot be parsed: {e}")),
     };
-    Answer { error: done.err(), restarts: daemons.restarts() }
+    Answer { error: done.err(), restarts: daemons.restarts(), ran }
 }

@@ -15,7 +15,9 @@ use super::topology;
 /// The command can do what the compartment's switch can do, and no more: it has the same namespaces, user,
 /// capabilities, limits and system calls. It sees the host's /usr, and of the environment only TERM. Its
 /// input and outputs are pipes; what it prints reaches a terminal without control characters. SIGHUP,
-/// SIGINT, SIGQUIT and SIGTERM are passed on to it and its children, which end with it.
+/// SIGINT, SIGQUIT and SIGTERM are passed on to it and its children, which end with it. In a virtual machine
+/// it is one of Open vSwitch's tools, runs for 30 s at most, prints at its end, and has input only if one of
+/// its arguments is `-`.
 ///
 /// Examples:
 ///

@@ -4,6 +4,7 @@
 //! other namespaces by itself ([`join_first_process`]): process 1 is the sandbox's own there, whatever
 //! becomes of other numbers meanwhile.
 
+use crate::credentials::shed_root;
 use crate::{During as _, SandboxError, Step};
 use rustix::process::{DumpableBehavior, Gid, Pid, PidfdFlags, Uid, getpid, pidfd_open};
 use rustix::thread::{self, ThreadNameSpaceType, move_into_thread_name_spaces};
@@ -28,31 +29,49 @@ pub fn spawn_among(process: BorrowedFd<'_>, command: &mut Command) -> Result<Chi
     child.during(Step("start a process in its compartment", "raise the limit of processes"))
 }
 
-/// Enters all other namespaces of process 1 of this process's PID namespace, as root of its user namespace
-/// with all capabilities there and none outside. No process inside can trace this one before it executes
-/// another program. Must be called while the process has one thread and no descriptor but those for the
-/// program.
+/// The user that a process becomes in the namespaces of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Become {
+    /// Root of the other's user namespace, with all capabilities there and none outside. The network
+    /// namespace is the other's, too.
+    RootInside,
+    /// This user of the host, whose user and network namespaces the other has. It keeps its capabilities,
+    /// which it has to give up next.
+    UserOfHost(u32),
+}
+
+/// Enters all other namespaces of process 1 of this process's PID namespace. No process inside can trace this
+/// one before it executes another program, if system calls for that are denied to them or they are others'.
+/// Must be called while the process has one thread and no descriptor but those for the program.
 ///
 /// # Errors
-/// Process 1 has no user namespace of its own, or this process is not root outside.
-pub fn join_first_process() -> Result<(), SandboxError> {
+/// Process 1 has no namespaces of its own, or this process is not root outside.
+pub fn join_first_process(user: Become) -> Result<(), SandboxError> {
     let hide = || rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(STEP);
     hide()?;
     // User namespaces of sandboxes forbid it.
     thread::set_thread_groups(&[]).during(STEP)?;
     let first = pidfd_open(Pid::INIT, PidfdFlags::empty()).during(STEP)?;
     type Kind = ThreadNameSpaceType;
-    let all = Kind::USER
+    let own = match user {
+        Become::RootInside => Kind::USER | Kind::NETWORK,
+        Become::UserOfHost(_) => Kind::empty(),
+    };
+    let all = own
         | Kind::MOUNT
-        | Kind::NETWORK
         | Kind::INTER_PROCESS_COMMUNICATION
         | Kind::HOST_NAME_AND_NIS_DOMAIN_NAME
         | Kind::CONTROL_GROUP;
     // The kernel enters all of them or none, and refuses a user namespace that is this process's own.
     move_into_thread_name_spaces(first.as_fd(), all).during(STEP)?;
     drop(first);
-    thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT).during(STEP)?;
-    thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).during(STEP)?;
+    match user {
+        Become::RootInside => {
+            thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT).during(STEP)?;
+            thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).during(STEP)?;
+        }
+        Become::UserOfHost(uid) => shed_root(uid, &[])?,
+    }
     // The change of user may have undone it.
     hide()?;
     // No access to the host's terminal and its signals.

@@ -23,7 +23,7 @@ mod root;
 
 pub use credentials::{drop_capabilities, keep_capabilities, shed_root};
 pub use descriptors::close_all_but;
-pub use join::{end_with_parent, join_first_process, spawn_among};
+pub use join::{Become, end_with_parent, join_first_process, spawn_among};
 pub use landlock::{Allowed, allow_only, deny_everything};
 pub use libraries::read_no_files;
 pub use namespaces::{

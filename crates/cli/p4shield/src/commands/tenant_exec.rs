@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// Socket of the compartment, which is a virtual machine
     #[arg(long, conflicts_with = "core")]
     machine: Option<PathBuf>,
+    /// Its user, if it has the host's network
+    #[arg(long)]
+    on_host: Option<u32>,
     /// Folder of the compartment's cgroup
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -26,13 +29,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { core, machine, cgroup, program, arguments } = self;
+        let Self { core, machine, on_host, cgroup, program, arguments } = self;
         if let Some(control) = machine {
             let command: Vec<_> = std::iter::once(program).chain(arguments).collect();
             return Ok(Exit::Code(run_in_machine(&control, &command)?));
         }
         let core = core.unwrap_or_default();
-        let errand = Errand { core, cgroup, limits: Limits::of(false), program, arguments };
+        let errand = Errand { core, on_host, cgroup, limits: Limits::of(false), program, arguments };
         let Err(error) = run_command(&errand);
         let code = error.code();
         output::error(&error.into());

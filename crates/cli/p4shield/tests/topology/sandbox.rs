@@ -267,19 +267,41 @@ fn every_attack_fails_in_a_compartment_with_dpdk() {
     attack(&scene);
 }
 
+/// The switch of the baseline has the host's network, and what belongs to that. The tool for mounts looks at
+/// the user first.
+const NOT_AT_THE_BASELINE: [&str; 6] = [
+    "connecting to an abstract socket",
+    "seeing an interface of the host",
+    "changing an interface of the host",
+    "reading another tenant's database",
+    "mounting by the tool",
+    "sending by UDP",
+];
+
+#[test]
+fn other_attacks_fail_in_the_sandbox_of_the_baseline() {
+    let Some(scene) = two_tenants() else { return };
+    scene.configure("baseline", &["alice", "bob"]);
+    attack(&scene);
+}
+
 fn attack(scene: &Scene) {
     if !Path::new(PYTHON).exists() {
         return p4shield_need::skip("python3", "/usr/bin/python3 is missing (package python3)");
     }
     scene.topology("apply");
+    let is_on_host = scene.topology("status")["switches"][0]["name"] == "host";
     let prey = Prey::new(scene);
-    let shell = SHELL.iter().map(|attack| problem(scene, &prey, attack, false));
-    let python = PYTHONS.iter().map(|attack| problem(scene, &prey, attack, true));
+    let is_due = |attack: &&Attack| !is_on_host || !NOT_AT_THE_BASELINE.contains(&attack.0);
+    let shell = SHELL.iter().filter(is_due).map(|attack| problem(scene, &prey, attack, false));
+    let python = PYTHONS.iter().filter(is_due).map(|attack| problem(scene, &prey, attack, true));
     let problems: Vec<_> = shell.chain(python).flatten().collect();
     assert_eq!(problems, Vec::<String>::new());
     // The attackers could do what they may, and the compartment works on.
-    let may = "ovs-vsctl show && ip link set br0 up && ip link set br0 down && touch /tmp/a && rm /tmp/a";
-    let output = exec::sh(scene, "alice", may);
+    let bridge = if is_on_host { "p4s1br" } else { "br0" };
+    let may =
+        "ovs-vsctl show && ip link set BRIDGE up && ip link set BRIDGE down && touch /tmp/a && rm /tmp/a";
+    let output = exec::sh(scene, "alice", &may.replace("BRIDGE", bridge));
     assert!(output.status.success(), "{output:?}");
     let packets = "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)";
     let output = attempt(scene, true, [PYTHON, "-c"], &(prelude() + packets));

@@ -3,7 +3,7 @@
 
 use super::enter::{self, Kind, Limits};
 use super::tools;
-use p4shield_sandbox::{self as layers, SandboxError};
+use p4shield_sandbox::{self as layers, Become, SandboxError};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -16,6 +16,8 @@ use std::process::Stdio;
 pub struct Errand {
     /// The compartment's core.
     pub core: u32,
+    /// Its user, if it has the host's network: at the baseline.
+    pub on_host: Option<u32>,
     /// The folder of the compartment's cgroup, unless this process is in it.
     pub cgroup: Option<PathBuf>,
     /// The compartment's limits.
@@ -65,8 +67,8 @@ pub fn run_command(errand: &Errand) -> Result<Infallible, CommandError> {
     enter::join_cgroup(errand.cgroup.as_deref())?;
     enter::use_core(errand.core);
     enter::limit(&errand.limits)?;
-    layers::join_first_process()?;
-    enter::restrict(&Kind::Switch { on_host: false, dpdk: false })?;
+    layers::join_first_process(errand.on_host.map_or(Become::RootInside, Become::UserOfHost))?;
+    enter::restrict(&Kind::Switch { on_host: errand.on_host.is_some(), dpdk: false })?;
     layers::end_with_parent()?;
     let mut command = tools::tool(&errand.program);
     command.args(&errand.arguments).stdin(Stdio::inherit());

@@ -15,9 +15,11 @@ use super::topology;
 /// The command can do what the compartment's switch can do, and no more: it has the same namespaces, user,
 /// capabilities, limits and system calls. It sees the host's /usr, and of the environment only TERM. Its
 /// input and outputs are pipes; what it prints reaches a terminal without control characters. SIGHUP,
-/// SIGINT, SIGQUIT and SIGTERM are passed on to it and its children, which end with it. In a virtual machine
-/// it is one of Open vSwitch's tools, runs for 30 s at most, prints at its end, and has input only if one of
-/// its arguments is `-`.
+/// SIGINT, SIGQUIT and SIGTERM are passed on to it and its children, which end with it. At level "baseline"
+/// it is beside the one switch, in its sandbox.
+///
+/// In a virtual machine it is one of Open vSwitch's tools, runs for 30 s at most, prints at its end, and has
+/// input only if one of its arguments is `-`.
 ///
 /// Examples:
 ///
@@ -28,7 +30,7 @@ use super::topology;
 ///
 /// The exit code is the command's, or 128 plus the number of the signal that ended it; 126 if it cannot be
 /// started, 127 if there is no such program. Before that: exit code 1 if no topology was applied or the
-/// compartment does not run, 3 if the tenant is unknown or its switch is in no compartment.
+/// compartment does not run, 3 if the tenant is unknown.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -46,7 +48,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let host = topology::host(self.config)?;
         let child = host.start_command(&self.tenant, &self.command).map_err(|e| match e {
-            ErrandError::Unknown { .. } | ErrandError::OnHost => Refused::because(&e).into(),
+            ErrandError::Unknown { .. } => Refused::because(&e).into(),
             e => anyhow::Error::from(e),
         })?;
         Ok(Exit::Code(relay::until_end(child)?))

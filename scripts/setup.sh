@@ -10,6 +10,7 @@ packages=(
   openvswitch-switch                              # the demo's switch: OVS's userspace datapath
   openvswitch-switch-dpdk dpdk-dev libdpdk-dev    # the tests' unmodified DPDK switches (OVS, testpmd) and DPDK's headers
   qemu-system-x86 busybox-static cpio             # the tests' guests
+  nftables                                        # the bridge as the NIC switch, in a guest
   libvirt-clients libxml2-utils                   # libvirt's schema, for the tests' domains
   libvirt-daemon libvirt-daemon-driver-qemu       # libvirt, which a test has start one
   mininet                                         # the tests' networks of P4 switches

@@ -1,6 +1,7 @@
 //! Network cards with virtual functions (SR-IOV), as the kernel describes them. Nothing that it says is
 //! believed to be well formed.
 
+use crate::attributes::{Attributes, half, word};
 use std::io;
 
 /// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
@@ -12,8 +13,6 @@ const NEW_LINK: u16 = 16;
 /// `IFF_UP` and `IFF_LOWER_UP` (`include/uapi/linux/if.h`).
 const UP: u32 = 1;
 const LOWER_UP: u32 = 1 << 16;
-/// An attribute's type without its flags (`NLA_TYPE_MASK`).
-const TYPE: u16 = 0x3fff;
 /// `IFLA_NUM_VF`, `IFLA_VFINFO_LIST` and `IFLA_PARENT_DEV_NAME` (`include/uapi/linux/if_link.h`).
 const NUM_VF: u16 = 21;
 const VFINFO_LIST: u16 = 22;
@@ -235,38 +234,6 @@ fn traffic(list: &[u8]) -> Option<FunctionTraffic> {
         *counter = u64::from_ne_bytes(*value.first_chunk()?);
     }
     Some(traffic)
-}
-
-/// The attributes in a list, as type and value; `None`: the rest is no attribute.
-struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = Option<(u16, &'a [u8])>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let first = (half(self.0, 0), half(self.0, 2));
-        let found = match first {
-            (Some(length), Some(kind)) => {
-                self.0.get(4..usize::from(length)).map(|value| (kind & TYPE, value, usize::from(length)))
-            }
-            _ => None,
-        };
-        // The last one need not be padded.
-        self.0 =
-            found.and_then(|(_, _, length)| self.0.get(length.next_multiple_of(4)..)).unwrap_or_default();
-        Some(found.map(|(kind, value, _)| (kind, value)))
-    }
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes)
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// Returns a string that ends with zero.

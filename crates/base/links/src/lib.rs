@@ -11,16 +11,24 @@
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
 //! | [`rename`], [`rename_by_address`] | gives an interface another name |
+//! | [`add_bridge`], [`bridge`], [`bridge_ports`] | makes and reads bridges that filter VLANs |
+//! | [`join_bridge`], [`set_port_flags`], [`add_port_vlan`], [`add_station`] | changes a bridge's ports |
 //! | [`card`], [`set_function`] | reads and changes the virtual functions of a network card (SR-IOV) |
 
 #![forbid(unsafe_code)]
 
+mod attributes;
+mod bridge;
 mod card;
 mod functions;
 mod request;
 mod sys;
 mod tap;
 
+pub use bridge::{
+    Bridge, BridgeMember, BridgePort, PortFlag, Station, add_bridge, add_port_vlan, add_station, bridge,
+    bridge_ports, join_bridge, leave_bridge, remove_port_vlan, remove_station, set_bridge, set_port_flags,
+};
 pub use card::{Card, FunctionLink, FunctionTraffic, VirtualFunction};
 pub use functions::{FunctionSetting, card, set_function};
 pub use request::{

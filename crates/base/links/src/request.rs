@@ -231,8 +231,23 @@ pub(crate) fn change(builder: IfinfomsgBuilder, index: u32, attributes: Attribut
 }
 
 /// Sends a request, and waits until the kernel has executed it.
-fn request(kind: Rtm, flags: NlmF, builder: IfinfomsgBuilder, attributes: Attributes) -> io::Result<()> {
-    let message = builder.ifi_family(RtAddrFamily::Unspecified).rtattrs(attributes).build();
+pub(crate) fn request(
+    kind: Rtm,
+    flags: NlmF,
+    builder: IfinfomsgBuilder,
+    attributes: Attributes,
+) -> io::Result<()> {
+    request_of(RtAddrFamily::Unspecified, kind, flags, builder.rtattrs(attributes))
+}
+
+/// Sends a request to the part of the kernel that an address family names.
+pub(crate) fn request_of(
+    family: RtAddrFamily,
+    kind: Rtm,
+    flags: NlmF,
+    builder: IfinfomsgBuilder,
+) -> io::Result<()> {
+    let message = builder.ifi_family(family).build();
     let message = message.map_err(io::Error::other)?;
     let (socket, _) = NlRouter::connect(NlFamily::Route, None, Groups::empty()).map_err(cause)?;
     let payload = NlPayload::Payload(message);
@@ -244,7 +259,7 @@ fn request(kind: Rtm, flags: NlmF, builder: IfinfomsgBuilder, attributes: Attrib
 }
 
 /// Returns the kernel's error, if there is one.
-fn cause<T, P>(error: RouterError<T, P>) -> io::Error
+pub(crate) fn cause<T, P>(error: RouterError<T, P>) -> io::Error
 where
     RouterError<T, P>: std::fmt::Display,
 {

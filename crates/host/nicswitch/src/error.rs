@@ -70,6 +70,33 @@ pub enum NicError {
     /// The kernel does not tell about a network card, or does not reset a virtual function.
     #[error("a network card fails as the NIC switch")]
     CardRefused(#[source] LinkError),
+    /// A bridge cannot be the NIC switch.
+    #[error("cannot use the bridge {bridge} as the NIC switch: {reason}")]
+    Bridge {
+        /// The bridge's name.
+        bridge: String,
+        /// The reason and the remedy.
+        reason: String,
+    },
+    /// The kernel does not tell about a bridge, or does not change it.
+    #[error("the bridge {bridge} fails as the NIC switch")]
+    BridgeRefused {
+        /// The bridge's name.
+        bridge: String,
+        /// The cause.
+        #[source]
+        source: LinkError,
+    },
+    /// A port cannot be served by a bridge.
+    #[error("the bridge {bridge} cannot serve the port {port}: {reason}")]
+    BridgePort {
+        /// The bridge's name.
+        bridge: String,
+        /// The port's interface.
+        port: String,
+        /// The reason and the remedy.
+        reason: String,
+    },
     /// The kernel refused a program or a map.
     #[error("cannot {step} of the NIC switch{}", denied(source))]
     Kernel {

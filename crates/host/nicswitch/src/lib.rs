@@ -16,6 +16,7 @@
 //! | back end | the switch is | enforces |
 //! |---|---|---|
 //! | [`Xdp`] | in software: a program on each port's interface | all of the policy |
+//! | [`Bridge`] | the kernel's bridge, with rules of nftables at its ports | all of the policy, see there |
 //! | [`Sriov`] | a network card's, between its virtual functions | VLANs and source MAC addresses, see there |
 //!
 //! [`Xdp`] needs from its caller:
@@ -31,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod check;
 mod counters;
 mod error;
@@ -38,6 +40,7 @@ mod policy;
 mod sriov;
 mod xdp;
 
+pub use bridge::Bridge;
 pub use counters::{PortCounters, Reason};
 pub use error::NicError;
 pub use sriov::{Function, Sriov};

@@ -37,14 +37,14 @@ const MACS: [MacAddr6; 13] = [
 const HOSTS: [u8; 5] = [0xa1, 0xa2, 0xb1, 1, 0x66];
 
 /// Random bytes that make a frame; zeros after their end make one that passes.
-struct Script<'a>(std::slice::Iter<'a, u8>);
+pub(crate) struct Script<'a>(pub(crate) std::slice::Iter<'a, u8>);
 
 impl Script<'_> {
     fn byte(&mut self) -> u8 {
         self.0.next().copied().unwrap_or(0)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::from(self.byte()) % end
     }
 
@@ -58,7 +58,7 @@ impl Script<'_> {
         if self.once_in(6) { others[self.below(others.len())] } else { usual }
     }
 
-    fn frame(&mut self, from: &str) -> Vec<u8> {
+    pub(crate) fn frame(&mut self, from: &str) -> Vec<u8> {
         let (own, host, to) = match from {
             "a1" => (A1, 0xa1, GA),
             "a2" => (A2, 0xa2, GA),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use macaddr::MacAddr6;
-use p4shield_nicswitch::{Changes, NicError, NicSwitch, PortCounters, Reason, Xdp};
+use p4shield_nicswitch::{Bridge, Changes, NicError, NicSwitch, PortCounters, Reason, Xdp};
 use p4shield_testbed::{NetNs, wait_until};
 use p4shield_topology::{Port, Role};
 
@@ -109,7 +109,7 @@ impl Bed {
     pub(crate) fn without_switch() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let parent = Path::new("/sys/fs/bpf");
-        let is_mounted = Xdp::open(parent.join("p4s")).is_ok();
+        let is_mounted = is_bridge() || Xdp::open(parent.join("p4s")).is_ok();
         if let Err(why) = p4shield_testbed::usable() {
             p4shield_need::skip("machine", why);
             return None;
@@ -123,10 +123,11 @@ impl Bed {
             parent.join(format!("p4s-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         let (host, ends) = (NetNs::create("nic").unwrap(), NetNs::create("ends").unwrap());
         ends.disable_ipv6().unwrap();
-        let mut bed = Self { host, ends, folder, sockets: BTreeMap::new() };
-        for name in NAMES {
-            bed.make(name);
+        if is_bridge() {
+            host_rules_see_bridges(&host, false);
         }
+        let mut bed = Self { host, ends, folder, sockets: BTreeMap::new() };
+        bed.make_all();
         Some(bed)
     }
 
@@ -140,19 +141,45 @@ impl Bed {
         Some(bed)
     }
 
+    /// Makes all interfaces of the switch. In the guest, where starting a program takes long, by two of them.
+    fn make_all(&mut self) {
+        if !is_bridge() {
+            return NAMES.into_iter().for_each(|name| self.make(name));
+        }
+        let there = self.ends.name();
+        let pair = |name: &str| {
+            let end = end(name);
+            format!("link add {name} type veth peer name {end} netns {there}\nlink set {name} up\n")
+        };
+        let up = |name: &str| format!("link set {} up\n", end(name));
+        let batches = [NAMES.map(pair).concat(), NAMES.map(up).concat()];
+        for (namespace, batch) in [&self.host, &self.ends].into_iter().zip(batches) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&file, batch).unwrap();
+            namespace.ip(&format!("-batch {}", file.path().display())).unwrap();
+        }
+        self.sockets = NAMES.map(|name| (name, Raw::open(&self.ends, &end(name)))).into();
+    }
+
     /// Makes an interface of the switch and its other end.
     pub(crate) fn make(&mut self, name: &'static str) {
         let end = end(name);
         self.host.veth(name, &self.ends, &end).unwrap();
+        self.sockets.insert(name, Raw::open(&self.ends, &end));
+        if is_bridge() {
+            return;
+        }
         let offloads = ["-K", &end, "tx", "off", "gro", "on"];
         let status = self.ends.command("ethtool").args(offloads).output().unwrap();
         assert!(status.status.success(), "{status:?}");
-        self.sockets.insert(name, Raw::open(&self.ends, &end));
     }
 
     /// Returns the switch, as another process would open it.
-    pub(crate) fn nic(&self) -> Xdp {
-        Xdp::open(&self.folder).unwrap()
+    pub(crate) fn nic(&self) -> Box<dyn NicSwitch> {
+        if is_bridge() {
+            return Box::new(Bridge::new(BRIDGE, Bridge::FOLDER));
+        }
+        Box::new(Xdp::open(&self.folder).unwrap())
     }
 
     pub(crate) fn apply(&self, ports: &[Port]) -> Result<Changes, NicError> {
@@ -193,18 +220,20 @@ impl Bed {
 
     /// Sends an allowed frame to a port, waits for it, and returns whether `frame` came before.
     fn arrives_before_another(&self, to: &str, frame: &[u8]) -> bool {
+        self.before_another(to).iter().any(|received| received == frame)
+    }
+
+    /// Sends an allowed frame to a port, waits for it, and returns those that came before.
+    pub(crate) fn before_another(&self, to: &str) -> Vec<Vec<u8>> {
         let (from, last) = allowed_to(to);
         self.sockets[from].send(&last);
-        let (mut has_come, mut is_last) = (false, false);
+        let mut all = Vec::new();
         wait_until("an allowed frame's arrival", 10, || {
-            while let Some(received) = self.sockets[to].receive() {
-                has_come |= received == frame;
-                is_last |= received == last;
-            }
-            is_last
+            all.extend(std::iter::from_fn(|| self.sockets[to].receive()));
+            all.contains(&last)
         })
         .unwrap_or_else(|e| panic!("{from} to {to}: {e}; {:?}", self.counters()));
-        has_come
+        all
     }
 }
 
@@ -213,6 +242,26 @@ impl Drop for Bed {
         let deleted = self.host.inside(|| self.nic().delete());
         if !std::thread::panicking() {
             deleted.unwrap();
+        }
+    }
+}
+
+/// The name of the bridge.
+pub(crate) const BRIDGE: &str = "nic";
+/// Set in the guest, where the switch is a bridge.
+pub(crate) const BACK_END: &str = "P4SHIELD_TEST_NIC_SWITCH";
+
+/// Returns whether the switch is a bridge, as in the guest. Otherwise it is the back end in XDP.
+pub(crate) fn is_bridge() -> bool {
+    std::env::var_os(BACK_END).is_some_and(|back_end| back_end == "bridge")
+}
+
+/// Has packets of bridges pass a namespace's own rules, as they do in a new one if the kernel can, or not.
+pub(crate) fn host_rules_see_bridges(host: &NetNs, do_they: bool) {
+    for kind in ["iptables", "ip6tables", "arptables"] {
+        let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{kind}");
+        if Path::new(&setting).exists() {
+            host.inside(|| std::fs::write(&setting, u8::from(do_they).to_string())).unwrap();
         }
     }
 }

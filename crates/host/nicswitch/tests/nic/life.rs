@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::{MapHandle, query};
 use macaddr::MacAddr6;
-use p4shield_nicswitch::{Changes, NicError, NicSwitch, Reason, Xdp};
+use p4shield_nicswitch::{Changes, NicError, Reason, Xdp};
 use p4shield_testbed::{NetNs, wait_until};
 use p4shield_topology::{Port, Role};
 use p4shield_xdp::{Interface, InterfaceMonitor, XdpMode, XdpProgram};

@@ -3,6 +3,7 @@
 mod agreement;
 mod attacks;
 mod bed;
+mod bridge;
 mod crash;
 mod extent;
 mod frames;

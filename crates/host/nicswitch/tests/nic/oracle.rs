@@ -11,7 +11,7 @@ use p4shield_topology::{Port, Role};
 use crate::frames::{ARP, IPV4, IPV6, link_local};
 
 /// The most extension headers, and options of a message.
-const EXTENSION_HEADERS: usize = 7;
+pub(crate) const EXTENSION_HEADERS: usize = 7;
 const OPTIONS: usize = 8;
 
 /// The ports, and the MTU of those interfaces that are there.

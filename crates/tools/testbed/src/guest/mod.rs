@@ -52,6 +52,7 @@ pub struct GuestSetup {
     programs: Vec<PathBuf>,
     files: packages::Files,
     drivers: Vec<String>,
+    modules: Vec<String>,
     packages: Vec<packages::Package>,
     network: Option<(PathBuf, String)>,
     /// Pairs of queues beyond the first.
@@ -80,6 +81,13 @@ impl GuestSetup {
     #[must_use]
     pub fn drivers(mut self, modules: &[&str]) -> Self {
         self.drivers = modules.iter().map(|module| (*module).to_owned()).collect();
+        self
+    }
+
+    /// Loads modules of the usual kernel, in order.
+    #[must_use]
+    pub fn modules(mut self, modules: &[&str]) -> Self {
+        self.modules = modules.iter().map(|module| (*module).to_owned()).collect();
         self
     }
 
@@ -132,7 +140,8 @@ impl GuestSetup {
         if !self.packages.is_empty() {
             self.files.extend(packages::files(&self.packages, dir.path())?);
         }
-        let root = image::root(&kernel, &self.drivers, &self.programs, &self.files, dir.path())?;
+        let modules = [&self.drivers[..], &self.modules].concat();
+        let root = image::root(&kernel, &modules, &self.programs, &self.files, dir.path())?;
         std::fs::write(at("root"), root).map_err(Error::system("write the guest's root"))?;
         let mut command = self.command(&kernel, dir.path())?;
         let errors = File::create(at("qemu.log")).map_err(Error::system("make QEMU's log"))?;

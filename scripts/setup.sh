@@ -7,6 +7,8 @@ packages=(
   build-essential pkg-config ca-certificates curl # Rust's linker, native libraries, rustup
   clang llvm libelf-dev zlib1g-dev libbpf-dev     # the XDP and tc programs; llvm-objdump in tests
   iproute2 ethtool iputils-ping iperf3            # network namespaces and traffic of demo and tests
+  nginx-light wrk memcached libmemcached-tools    # bench workloads' servers, and the clients that put load on them
+  nftables                                        # its VMs that forward
   openvswitch-switch                              # the demo's switch: OVS's userspace datapath
   openvswitch-switch-dpdk dpdk-dev libdpdk-dev    # the tests' unmodified DPDK switches (OVS, testpmd) and DPDK's headers
   qemu-system-x86 busybox-static cpio             # the tests' guests
@@ -31,7 +33,21 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
+  # Servers that come with the packages must not listen on the machine's own ports, now or after the next boot.
+  services=()
+  for service in nginx memcached; do
+    [ -e "/etc/init.d/$service" ] || services+=("$service")
+  done
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\ncase "${1%%.service}" in nginx|memcached) exit 101 ;; esac\nexit 0\n' >"$policy"
+    chmod 755 "$policy"
+  fi
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  for service in "${services[@]}"; do
+    update-rc.d "$service" disable >/dev/null
+  done
 fi
 
 # Cargo from rustup's default place, also in a shell that has not read its profile yet.

@@ -16,6 +16,7 @@ pub mod isolation;
 pub mod mediator;
 pub mod p4vm;
 pub mod protocol;
+mod resume;
 mod shield;
 pub mod stats;
 pub mod switch;
@@ -24,6 +25,7 @@ pub mod tenants;
 pub mod topology;
 mod trips;
 pub mod veth;
+pub mod workloads;
 mod world;
 pub mod xsk;
 

@@ -26,7 +26,7 @@ impl Percentiles {
 }
 
 /// A figure over several rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Median; the upper one of an even number.
     pub median: f64,

@@ -15,6 +15,7 @@ mod tee;
 mod tenants;
 mod topology;
 mod veth;
+mod workloads;
 mod xsk;
 
 use std::path::{Path, PathBuf};
@@ -72,6 +73,8 @@ enum Benchmark {
     Topology(topology::Args),
     /// A P4 switch with AF_XDP ports: beside testpmd's, and while entries are written
     Veth(veth::Args),
+    /// The MTS paper's programs behind tenants' switches: baseline and levels side by side
+    Workloads(workloads::Args),
     /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP, and an endurance run
     Xsk(xsk::Args),
 }
@@ -104,6 +107,7 @@ impl Args {
             Benchmark::Tenants(a) => a.run(),
             Benchmark::Topology(a) => a.run(),
             Benchmark::Veth(a) => a.run(),
+            Benchmark::Workloads(a) => a.run(),
             Benchmark::Xsk(a) => a.run(),
         })
     }

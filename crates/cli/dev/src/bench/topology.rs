@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Form, table};
 
-mod figures;
+pub(super) mod figures;
 mod page;
 
 #[derive(Debug, clap::Args)]
@@ -65,7 +65,7 @@ impl Args {
             self.report.as_deref().map_or(Ok(()), |folder| page::write(folder, &report))?;
             Ok(report)
         };
-        let exit = self.form.show(steps(&self.options), measure, print, figures::all)?;
+        let exit = self.form.show(steps(&self.options), measure, print, |r| figures::all(&r.cells))?;
         if let Some(folder) = &self.report {
             output::note(format_args!("wrote {}", folder.join(page::NAME).display()));
         }
@@ -114,7 +114,7 @@ fn shown(c: &Cell) -> Shown {
 }
 
 /// Returns a median; `None` without a round.
-fn median(spread: &Spread) -> Option<f64> {
+pub(super) fn median(spread: &Spread) -> Option<f64> {
     (!spread.rounds.is_empty()).then_some(spread.median)
 }
 
@@ -124,7 +124,8 @@ fn title(c: &Cell) -> String {
     format!("{}, {} tenant{s}, {} B, {}", name(c.scenario), c.tenants, c.bytes, level(c.level))
 }
 
-fn level(level: Level) -> String {
+/// Returns a level's name in a figure.
+pub(super) fn level(level: Level) -> String {
     if [Level::Baseline, Level::BaselineDpdk].contains(&level) {
         name(level)
     } else {

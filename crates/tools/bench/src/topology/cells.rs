@@ -1,13 +1,13 @@
 //! The cells of the comparison: each over its rounds, and beside the baseline's.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Level, Sample, Scenario};
 use crate::bar::Bar;
 use crate::stats::Spread;
 
 /// Throughput beside that of the baseline, over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// It is the baseline, or there is none.
@@ -21,7 +21,7 @@ pub enum Order {
 }
 
 /// A scenario at a level, over all rounds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// The way of the packets.
     pub scenario: Scenario,
@@ -143,7 +143,8 @@ fn ratio(sample: &Sample, all: &[Sample], figure: fn(&Sample) -> f64) -> Option<
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
-fn order(level: Level, ratios: &[f64]) -> Order {
+/// Returns the verdict of the rounds' ratios about a level.
+pub(crate) fn order(level: Level, ratios: &[f64]) -> Order {
     match ratios {
         _ if level == Level::Baseline => Order::None,
         [] => Order::None,
@@ -155,7 +156,7 @@ fn order(level: Level, ratios: &[f64]) -> Order {
 }
 
 /// Returns Jain's index of fairness (Jain, Chiu and Hawe, DEC-TR-301, 1984); 0 if no share is above 0.
-fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let sum: f64 = shares.iter().sum();
     if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 0.0 }

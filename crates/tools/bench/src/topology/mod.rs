@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::args::milliseconds;
 use crate::bar::Bar;
 use crate::name;
+use crate::resume::Samples;
 use crate::stats::Percentiles;
-use results::Results;
-use traffic::{Machine, Seen, Ways};
-use world::{Used, World};
-
 pub use cells::{Cell, Order};
+pub(crate) use cells::{jain, order};
+use traffic::{Machine, Seen, Ways};
+pub(crate) use world::{Used, World};
 
 /// The way of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -183,7 +183,7 @@ pub fn steps(options: &Options) -> usize {
 /// The switches cannot be made, no packet comes back, or the file of the option `resume` cannot be read or
 /// written, or has other measurements.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
-    let mut results = Results::open(options)?;
+    let mut results = results::open(options)?;
     for round in 1..=options.rounds() {
         for &tenants in &options.tenants {
             // v2v needs a second VM for each tenant, whose port would cost the other scenarios time.
@@ -202,7 +202,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
 }
 
 /// Returns the levels in a round's order.
-fn in_turn(levels: &[Level], round: u16) -> Vec<Level> {
+pub(crate) fn in_turn(levels: &[Level], round: u16) -> Vec<Level> {
     let mut levels = levels.to_vec();
     if round.is_multiple_of(2) {
         levels.reverse();
@@ -212,10 +212,10 @@ fn in_turn(levels: &[Level], round: u16) -> Vec<Level> {
 
 /// The place of new switches in a run.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    round: u16,
-    level: Level,
-    tenants: u16,
+pub(crate) struct Place {
+    pub(crate) round: u16,
+    pub(crate) level: Level,
+    pub(crate) tenants: u16,
 }
 
 /// Measures all lengths in these scenarios that have no result yet, with switches that are made for it.
@@ -223,7 +223,7 @@ fn measure_all(
     place: Place,
     scenarios: &[Scenario],
     options: &Options,
-    results: &mut Results,
+    results: &mut Samples<Sample>,
     progress: &mut impl FnMut(String),
 ) -> anyhow::Result<()> {
     let Place { round, level, tenants } = place;
@@ -232,7 +232,7 @@ fn measure_all(
     for (scenario, bytes) in scenarios.iter().flat_map(|s| options.bytes.iter().map(|b| (*s, *b))) {
         let [way, at] = [name(scenario), name(level)];
         progress(format!("round {round}, {way}, level {at}, {tenants} tenants, {bytes} bytes"));
-        if results.has(place, scenario, bytes) {
+        if results::has(&results.samples, place, scenario, bytes) {
             continue;
         }
         let world = match &mut world {

@@ -13,16 +13,16 @@ use crate::fixture::headers::Headers;
 
 /// The resources of all switches since their start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
-    pub(super) at: Instant,
-    pub(super) core_seconds: f64,
+pub(crate) struct Used {
+    pub(crate) at: Instant,
+    pub(crate) core_seconds: f64,
     /// Bytes now.
-    pub(super) memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// The tenants and their switches.
-pub(super) struct World {
-    pub(super) cloud: Cloud,
+pub(crate) struct World {
+    pub(crate) cloud: Cloud,
     plan: Plan,
     /// VMs of each tenant.
     each: usize,
@@ -30,7 +30,7 @@ pub(super) struct World {
 
 impl World {
     /// Makes the switches of a level for so many tenants with so many VMs each.
-    pub(super) fn start(level: Level, tenants: u16, each: usize) -> anyhow::Result<Self> {
+    pub(crate) fn start(level: Level, tenants: u16, each: usize) -> anyhow::Result<Self> {
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
         let (level, keys) = level.keys();
@@ -46,17 +46,17 @@ impl World {
     }
 
     /// Returns the VMs of each tenant.
-    fn tenants(&self) -> impl Iterator<Item = &[Vm]> {
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &[Vm]> {
         self.cloud.vms.chunks_exact(self.each)
     }
 
     /// Returns the number of switches.
-    pub(super) fn switches(&self) -> usize {
+    pub(crate) fn switches(&self) -> usize {
         self.plan.compartments.len()
     }
 
     /// Returns the number of cores that the switches have.
-    pub(super) fn cores(&self) -> usize {
+    pub(crate) fn cores(&self) -> usize {
         self.plan.compartments.iter().map(|c| c.core).collect::<BTreeSet<_>>().len()
     }
 
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Returns what `p4shield topology usage` says of all switches.
-    pub(super) fn used(&self) -> anyhow::Result<Used> {
+    pub(crate) fn used(&self) -> anyhow::Result<Used> {
         let tenants = self.cloud.topology("usage")?;
         let tenants = tenants.as_array().context("p4shield topology usage prints no list")?;
         let mut used = Used { at: Instant::now(), core_seconds: 0.0, memory: 0 };

@@ -1,23 +1,23 @@
 //! The figures: as the columns of the MTS paper's figure 5, throughput, latency and resources.
 
 use p4shield_bench::name;
-use p4shield_bench::topology::{Cell, Report};
+use p4shield_bench::topology::Cell;
 use p4shield_plot::{Bars, Series, Stacks};
 
 use super::super::{Chart, by_size, series};
 use super::{level, title};
 
 /// Returns all figures. Those of single cells are of the shortest frames, as the paper's.
-pub(super) fn all(r: &Report) -> Vec<Chart> {
-    let shortest = r.cells.iter().map(|c| c.bytes).min();
-    let cells: Vec<&Cell> = r.cells.iter().filter(|c| Some(c.bytes) == shortest).collect();
+pub(in super::super) fn all(all: &[Cell]) -> Vec<Chart> {
+    let shortest = all.iter().map(|c| c.bytes).min();
+    let cells: Vec<&Cell> = all.iter().filter(|c| Some(c.bytes) == shortest).collect();
     let mut charts = vec![
         ("topology-throughput.svg", bars("Throughput", "packets a second", &cells, |c| c.pps.median)),
         ("topology-latency.svg", latency(&cells)),
         ("topology-cores.svg", bars("Packets by core second", "packets", &cells, |c| c.core_pps.median)),
         ("topology-memory.svg", bars("Memory", "million bytes", &cells, |c| c.memory_mb.median)),
     ];
-    let lines = lines(&r.cells);
+    let lines = lines(all);
     if lines.iter().any(|line| line.points.len() > 1) {
         let axes = ["bytes of a frame", "packets a second"];
         charts.push(("topology-sizes.svg", by_size("Throughput by length, most tenants", axes, lines)));

@@ -31,7 +31,7 @@ fn html(r: &Report) -> anyhow::Result<String> {
          <style>{STYLE}table{{font-size:12px}}</style><h1>Tenants' switches by level</h1><p>{}.</p>",
         escape(TITLE),
     );
-    for (_, svg) in figures::all(r) {
+    for (_, svg) in figures::all(&r.cells) {
         out.push_str(&svg?);
     }
     section(&mut out, "All cells", &r.cells.iter().map(shown).collect::<Vec<_>>())?;

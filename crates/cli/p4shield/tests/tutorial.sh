@@ -11,6 +11,7 @@ make() {
   mkdir "$FOLDER/built" && cp "$P4SHIELD" "$LIBRARIES"/libp4shield_{dpdk,xsk,inline,ethdev}.so "$FOLDER/built/"
   install -D "$P4VM" "$FOLDER/built/static/p4vm"
   install -D "$SWITCHVM" "$FOLDER/built/static/switchvm"
+  install -D "$TENANTVM" "$FOLDER/built/static/tenantvm"
   scripts/install.sh "$FOLDER/built/p4shield"
 }
 # Replaces what differs between machines.

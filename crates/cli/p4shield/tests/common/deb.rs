@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use p4shield_testbed::guest::{p4vm_program, switch_program};
+use p4shield_testbed::guest::{p4vm_program, switch_program, tenant_switch_program};
 use p4shield_testbed::process::{find, run};
 
 /// Returns the reason if this machine cannot build packages, or lacks one of these commands.
@@ -26,6 +26,7 @@ pub(crate) fn built(folder: &Path) -> PathBuf {
     std::fs::create_dir(built.join("static")).unwrap();
     std::fs::copy(p4vm_program().unwrap(), built.join("static/p4vm")).unwrap();
     std::fs::copy(switch_program().unwrap(), built.join("static/switchvm")).unwrap();
+    std::fs::copy(tenant_switch_program().unwrap(), built.join("static/tenantvm")).unwrap();
     built
 }
 

@@ -145,6 +145,7 @@ fn tour(name: &str, page: &str) {
         .env("LIBRARIES", own.parent().unwrap())
         .env("P4VM", p4shield_testbed::guest::p4vm_program().unwrap())
         .env("SWITCHVM", p4shield_testbed::guest::switch_program().unwrap())
+        .env("TENANTVM", p4shield_testbed::guest::tenant_switch_program().unwrap())
         .env("SOURCE", &source)
         .env("FOLDER", folder.path())
         .env_remove("P4SHIELD_LOG")

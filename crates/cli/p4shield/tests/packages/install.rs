@@ -52,6 +52,7 @@ fn what_is_installed_is_removed_and_nothing_else() {
         "lib/p4shield/libp4shield_ethdev.so",
         "lib/p4shield/p4vm",
         "lib/p4shield/switchvm",
+        "lib/p4shield/tenantvm",
         "lib/systemd/system/p4shield.service",
         "lib/systemd/system/p4shield-switch@.service",
         "share/man/man1/p4shield.1",

@@ -22,16 +22,13 @@ use crate::oracle::{EXTENSION_HEADERS, World};
 /// Modules of the guest's kernel.
 const MODULES: [&str; 8] =
     ["bridge", "br_netfilter", "veth", "tun", "nf_tables", "nft_limit", "nft_objref", "8021q"];
-/// Tests of other modules that a bridge passes, by the start of their names.
-const SHARED: [&str; 11] = [
+/// Tests of other modules, by the start of their names. A bridge passes more of them, but an emulated guest
+/// takes seconds for each.
+const SHARED: [&str; 7] = [
     "attacks::",
-    "paths::",
+    "paths::each_step_of_the_chains_is_open",
     "rate::",
-    "life::an_interface_made_again_between_is_served_anew",
     "life::another_tenants_change_loses_no_packet",
-    "life::contradictory_ports_change_nothing",
-    "life::interfaces_that_swap_their_names_swap_their_policies",
-    "life::names_with_dots_are_served",
     "life::the_hosts_stack_answers_no_vm",
     "life::the_hosts_stack_sends_nothing_into_a_port",
     "life::vms_at_taps_are_served",

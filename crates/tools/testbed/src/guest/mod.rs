@@ -25,7 +25,10 @@ use crate::process::{Guarded, find, last_lines};
 use crate::{Error, Result, wait_until};
 use image::Kernel;
 
-pub use p4vm::{p4vm_image, p4vm_program, switch_image, switch_program, tenant_switch_image, uservm_program};
+pub use p4vm::{
+    p4vm_image, p4vm_program, switch_image, switch_program, tenant_switch_image, tenant_switch_program,
+    uservm_program,
+};
 
 /// Returns the accelerator to use; probed once per process.
 fn accelerator() -> &'static str {

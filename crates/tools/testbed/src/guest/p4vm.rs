@@ -35,6 +35,14 @@ pub fn switch_program() -> Result<PathBuf> {
     program("switchvm")
 }
 
+/// As [`p4vm_program`], for tenants' switches.
+///
+/// # Errors
+/// It does not build.
+pub fn tenant_switch_program() -> Result<PathBuf> {
+    program("tenantvm")
+}
+
 fn program(name: &str) -> Result<PathBuf> {
     let folder = cache()?.with_file_name("p4vm");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scripts/static.sh");
@@ -73,7 +81,7 @@ pub fn switch_image() -> Result<PathBuf> {
 /// # Errors
 /// As [`switch_image`]; or Open vSwitch is missing.
 pub fn tenant_switch_image() -> Result<PathBuf> {
-    let (program, kernel) = (program("tenantvm")?, Kernel::get()?);
+    let (program, kernel) = (tenant_switch_program()?, Kernel::get()?);
     let image = program.with_file_name("tenant-switch-image");
     let modules = kernel.module_folder()?;
     let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,7 +40,7 @@ demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=
 	@echo "make: running the demonstration"
 	$(RELEASE)/p4shield-dev demo $(DEMO)
 
-check: setup ## Check what every commit has to pass: format, subjects, the tree's rules, clippy
+check: setup ## Check what every commit has to pass: format, subjects, the tree's rules, clippy, documentation
 	scripts/check.sh
 
 test: setup ## Run every test
@@ -49,7 +49,7 @@ test: setup ## Run every test
 soak: setup ## Run every test, with long campaigns of random inputs, kills and changes
 	P4SHIELD_EFFORT=full scripts/test.sh
 
-lint: setup ## Check the same, and documentation, fuzz targets and dependencies
+lint: setup ## Check the same, and fuzz targets and dependencies
 	scripts/lint.sh
 
 bench: build-dev ## Measure engine and channel on this machine

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What to run before every commit: format, commit subjects, dependencies, the tree's own rules, the snapshots of public
-# interfaces, and clippy for the whole workspace. `make lint` begins with the same.
+# interfaces, clippy for the whole workspace, and its documentation. `make lint` begins with the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -21,3 +21,4 @@ tool cargo-machete 0.9.2
 cargo machete --skip-target-dir
 cargo test --quiet --locked -p p4shield-lint --test rules --test public_api
 cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

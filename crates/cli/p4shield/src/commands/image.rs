@@ -55,7 +55,7 @@ struct Build {
     /// Build the image of P4 switches, `p4shield switch run --compartment vm`, instead of that of P4 VMs
     #[arg(long)]
     switch: bool,
-    /// Build the image of tenants' switches, compartment = "vm" in [topology], with this host's Open vSwitch
+    /// Build the image of tenants' switches (`compartment = "vm"`), with this host's Open vSwitch
     #[arg(long, conflicts_with = "switch")]
     tenant_switch: bool,
     /// The folder of the kernel's modules, of which switches need some; default: /lib/modules/VERSION

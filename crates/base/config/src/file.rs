@@ -69,6 +69,7 @@ pub(super) struct Topology {
     pub(super) host: Option<Spanned<u16>>,
     pub(super) cores: Option<Text>,
     pub(super) datapath: Option<Text>,
+    pub(super) nic_switch: Option<Text>,
     pub(super) compartment: Option<Text>,
     pub(super) image: Option<Spanned<PathBuf>>,
     pub(super) first_vlan: Option<Spanned<u16>>,

@@ -1,4 +1,4 @@
-//! The words of the keys `level`, `cores` and `datapath`.
+//! The words of the keys `level`, `cores`, `datapath` and `nic_switch`.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,31 @@ impl Datapath {
         match self {
             Self::Sockets => "sockets",
             Self::Dpdk => "dpdk",
+        }
+    }
+}
+
+/// The back end of the NIC switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NicSwitchKind {
+    /// A program of P4 Shield's on each port, in XDP.
+    #[default]
+    Xdp,
+    /// The kernel's bridge, with rules of nftables at its ports.
+    Bridge,
+}
+
+impl NicSwitchKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Xdp, Self::Bridge];
+
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Bridge => "bridge",
         }
     }
 }

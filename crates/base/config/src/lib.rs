@@ -39,7 +39,7 @@ pub use compartment::{Compartment, Machine, Tee};
 pub use controllers::Controllers;
 pub use error::{ConfigError, Problem};
 pub use handshake::Handshake;
-pub use levels::{Cores, Datapath, Level};
+pub use levels::{Cores, Datapath, Level, NicSwitchKind};
 pub use port::{Port, Role, Sides, ZeroCopy};
 pub use switch_machine::SwitchMachine;
 pub use topology::{MAC_PREFIX, MAX_HOST, Topology};

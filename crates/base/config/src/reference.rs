@@ -225,6 +225,11 @@ const TOPOLOGY: &[Key] = &[
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
          DPDK (`openvswitch-switch-dpdk`)."),
+    key("nic_switch", "string", Value("\"xdp\""), Words(&["xdp", "bridge"]), ALL,
+        "What passes frames between VMs, switches and uplink above the baseline. `xdp`: a program on each \
+         port, in XDP; `bridge`: the kernel's bridge and nftables, which need \
+         `CONFIG_BRIDGE_VLAN_FILTERING`, Linux 5.18, the program `nft`, and \
+         `net.bridge.bridge-nf-call-*` at 0."),
     key("compartment", "string", Value("\"process\""), Words(&["process", "vm"]), ALL,
         "What isolates the switches above the baseline: a sandboxed process, or a virtual machine with Open \
          vSwitch in it. QEMU is that of `[machine]`."),
@@ -232,7 +237,7 @@ const TOPOLOGY: &[Key] = &[
         "The folder of the image of virtual machines, made by `p4shield image build --tenant-switch`."),
     key("first_vlan", "integer", Value("100"), Range(1, MAX_VLAN as u64), ALL,
         "The VLAN of the first tenant in the NIC switch; each further tenant has one of its own, up to \
-         4094."),
+         4094, or 4093 in a bridge."),
     key("memory", "size", Absent("`128MiB`, and `256MiB` with DPDK or virtual machines"),
         Text("at least `32MiB`, and `192MiB` with DPDK or virtual machines"), ALL,
         "The memory of each switch compartment."),

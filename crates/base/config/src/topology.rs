@@ -5,7 +5,7 @@ use super::check::Checker;
 use super::compartment::Machine;
 use super::file::{self, Text};
 use super::inner_wires::PREFIX;
-use super::levels::{Cores, Datapath, Level};
+use super::levels::{Cores, Datapath, Level, NicSwitchKind};
 use super::quantity::SizeLimits;
 use super::switch_machine::{self, SwitchMachine};
 use macaddr::MacAddr6;
@@ -50,6 +50,8 @@ pub struct Topology {
     pub cores: Cores,
     /// How the switches receive and send.
     pub datapath: Datapath,
+    /// The back end of the NIC switch.
+    pub nic_switch: NicSwitchKind,
     /// Their virtual machines; `None`: their compartments are processes.
     pub machine: Option<SwitchMachine>,
     /// The VLAN of the first tenant.
@@ -60,6 +62,22 @@ pub struct Topology {
     pub state: PathBuf,
     /// The folder of the compartments' sockets.
     pub run: PathBuf,
+}
+
+impl Topology {
+    /// Returns the highest VLAN that a tenant may have.
+    #[must_use]
+    pub const fn last_vlan(&self) -> u16 {
+        last_vlan(self.nic_switch)
+    }
+}
+
+const fn last_vlan(nic_switch: NicSwitchKind) -> u16 {
+    match nic_switch {
+        NicSwitchKind::Xdp => MAX_VLAN,
+        // Inside a bridge, compartments' sides to the outside and the uplink have the last one.
+        NicSwitchKind::Bridge => MAX_VLAN - 1,
+    }
 }
 
 impl Checker<'_> {
@@ -117,7 +135,8 @@ impl Checker<'_> {
         let uplink = self.host_interface("uplink", &t.uplink);
         let gateway_mac = self.mac("gateway_mac", &t.gateway_mac);
         let host = self.number("host", t.host.as_ref(), 0, 0, MAX_HOST);
-        let first_vlan = self.vlans(t, file.tenant.len());
+        let nic_switch = self.nic_switch(t, level);
+        let first_vlan = self.vlans(t, last_vlan(nic_switch), file.tenant.len());
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
         let datapath = self.datapath(t, level);
@@ -136,7 +155,19 @@ impl Checker<'_> {
         let run = self.path(t.run.as_deref().unwrap_or(Path::new(RUN)));
         // Without an address there is a problem already, and no configuration.
         let gateway_mac = gateway_mac?;
-        Some(Topology { uplink, gateway_mac, host, cores, datapath, machine, first_vlan, memory, state, run })
+        Some(Topology {
+            uplink,
+            gateway_mac,
+            host,
+            cores,
+            datapath,
+            nic_switch,
+            machine,
+            first_vlan,
+            memory,
+            state,
+            run,
+        })
     }
 
     /// Checks how switches receive and send. Level 3 says it, and the key combines it with other levels.
@@ -151,6 +182,18 @@ impl Checker<'_> {
             self.problem(value.span(), message.to_owned());
         }
         datapath
+    }
+
+    /// Checks the back end of the NIC switch, which the baseline does not have.
+    fn nic_switch(&mut self, t: &file::Topology, level: Level) -> NicSwitchKind {
+        let words = NicSwitchKind::ALL.map(|kind| (kind.name(), kind));
+        let kind = self.word("nic_switch", t.nic_switch.as_ref(), &words);
+        if let Some(value) = t.nic_switch.as_ref().filter(|_| level == Level::Baseline) {
+            let message = "nic_switch: level = \"baseline\" has no NIC switch; write another level, or \
+                           remove the key";
+            self.problem(value.span(), message.to_owned());
+        }
+        kind
     }
 
     /// Refuses keys that say nothing without the table.
@@ -169,18 +212,18 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that each tenant has a VLAN. Returns the first.
-    fn vlans(&mut self, t: &file::Topology, tenants: usize) -> u16 {
-        let first = self.number("first_vlan", t.first_vlan.as_ref(), FIRST_VLAN, 1, MAX_VLAN);
-        let available = usize::from(MAX_VLAN - first) + 1;
+    /// Checks that each tenant has a VLAN up to the last. Returns the first.
+    fn vlans(&mut self, t: &file::Topology, last: u16, tenants: usize) -> u16 {
+        let first = self.number("first_vlan", t.first_vlan.as_ref(), FIRST_VLAN, 1, last);
+        let available = usize::from(last.saturating_sub(first)) + 1;
         if tenants > available {
             let span = t.first_vlan.as_ref().map_or_else(|| t.uplink.span(), Spanned::span);
-            let remedy = match usize::from(MAX_VLAN).checked_sub(tenants) {
+            let remedy = match usize::from(last).checked_sub(tenants) {
                 Some(most) => format!("write first_vlan = {} or less", most + 1),
-                None => format!("divide the tenants among hosts: one has at most {MAX_VLAN}"),
+                None => format!("divide the tenants among hosts: one has at most {last}"),
             };
             let message = format!(
-                "first_vlan: the VLANs from {first} to {MAX_VLAN} are fewer than the {tenants} tenants; \
+                "first_vlan: the VLANs from {first} to {last} are fewer than the {tenants} tenants; \
                  {remedy}"
             );
             self.problem(span, message);

@@ -158,6 +158,12 @@ impl Bridge {
         }
     }
 
+    /// Returns whether there is a bridge or a rule of ours. Where rules cannot be listed, there are none.
+    fn exists(&self) -> Result<bool, NicError> {
+        let has_rules = || Nft::find(&self.name).and_then(|nft| Table::read(&nft, &self.name));
+        Ok(self.find()?.is_some() || has_rules().is_ok_and(|table| table != Table::default()))
+    }
+
     /// Returns the bridge, which is made if there is none.
     fn ready(&self) -> Result<p4shield_links::Bridge, NicError> {
         let lacking = "the kernel has no bridge that filters VLANs (CONFIG_BRIDGE_VLAN_FILTERING); use the \
@@ -317,13 +323,12 @@ impl NicSwitch for Bridge {
     }
 
     fn delete(&mut self) -> Result<(), NicError> {
-        let bridge = self.find()?;
-        let nft = match Nft::find(&self.name) {
-            Err(_) if bridge.is_none() => return Ok(()),
-            nft => nft?,
-        };
+        if !self.exists()? {
+            return Ok(());
+        }
+        let nft = Nft::find(&self.name)?;
         let _lock = Lock::take(&self.folder)?;
-        let table = Table::read(&nft, &self.name)?;
+        let (bridge, table) = (self.find()?, Table::read(&nft, &self.name)?);
         nft.execute(table.close(&self.name, &table.labels()))?;
         if let Some(bridge) = bridge {
             self.serve(bridge.index, &[], &BTreeMap::new())?;

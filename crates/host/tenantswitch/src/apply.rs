@@ -6,7 +6,6 @@ use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
 use p4shield_config::{Config, Datapath, Topology};
-use p4shield_nicswitch::{NicSwitch as _, Xdp};
 use p4shield_qemu::Accelerator;
 use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
@@ -129,7 +128,7 @@ impl Host {
         let user = self.user_of(planned);
         let found = processes::of_users(&(user..user + 1))?.remove(&user).unwrap_or_default();
         self.ensure(&plan, planned, &found, &Mutex::default())?;
-        self.nic_switch()?.apply(&plan.ports())?;
+        self.nic_switch(&plan)?.apply(&plan.ports())?;
         pairs::open_outer(planned)?;
         self.place(&plan, planned).announce()?;
         Ok(true)
@@ -166,7 +165,8 @@ impl Host {
         previous: Option<&Plan>,
         done: &mut Applied,
     ) -> Result<(), TopologyError> {
-        let changes = self.nic_switch()?.apply(&plan.ports())?;
+        let changes = self.nic_switch(plan)?.apply(&plan.ports())?;
+        self.remove_other_nic_switches(Some(plan))?;
         done.ports = [changes.added, changes.changed, changes.removed].concat();
         done.absent.extend(changes.absent);
         let opened = plan.compartments.iter().map(pairs::open_outer).fold(Ok(()), Result::and);
@@ -177,11 +177,6 @@ impl Host {
         opened.and(announced)
     }
 
-    /// Returns the NIC switch, whose parts in the kernel have a folder of this topology's own.
-    pub(crate) fn nic_switch(&self) -> Result<Xdp, TopologyError> {
-        Ok(Xdp::open(format!("{}-{}", Xdp::FOLDER, self.users.start))?)
-    }
-
     /// Removes everything.
     ///
     /// # Errors
@@ -189,7 +184,7 @@ impl Host {
     pub fn delete(&self) -> Result<Vec<String>, TopologyError> {
         let _lock = self.state.lock()?;
         let removed = self.remove_others(None)?;
-        self.nic_switch()?.delete()?;
+        self.remove_other_nic_switches(None)?;
         // What an older release applied is removed as well.
         host_ports::release(self.state.read().unwrap_or_default().as_ref(), None);
         self.state.forget()?;

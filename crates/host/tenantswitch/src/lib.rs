@@ -6,7 +6,8 @@
 //! | a switch compartment, from the host's side | `compartment` |
 //! | which processes compartments have | `processes` |
 //! | the host's interfaces that are ports at the baseline | `host_ports` |
-//! | the interfaces that connect compartments with the NIC switch | `pairs` |
+//! | the NIC switch | `nic` |
+//! | the interfaces that connect compartments with it | `pairs` |
 //! | what was applied before | `state` |
 //! | how the switches are | `status`, `usage` |
 //! | a thread that starts switches again which have ended | `keeper` |
@@ -28,6 +29,7 @@ mod error;
 mod host_ports;
 mod inside;
 mod keeper;
+mod nic;
 mod order;
 mod pairs;
 mod processes;

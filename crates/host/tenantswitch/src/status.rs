@@ -5,7 +5,7 @@ use crate::apply::Host;
 use crate::compartment::Place;
 use crate::processes::{self, Processes};
 use crate::usage;
-use p4shield_nicswitch::{NicSwitch as _, PortCounters, Reason};
+use p4shield_nicswitch::{PortCounters, Reason};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Plan, Port};
 use serde::{Deserialize, Serialize};
@@ -137,7 +137,7 @@ impl Host {
     /// # Errors
     /// The NIC switch's counters cannot be read.
     pub fn ports(&self, plan: &Plan) -> Result<Vec<PortStatus>, TopologyError> {
-        let counters = self.nic_switch()?.counters()?;
+        let counters = self.nic_switch(plan)?.counters()?;
         let of = |port: &Port| counters.iter().find(|c| c.interface == port.interface);
         Ok(plan.ports().iter().map(|port| PortStatus::of(port, of(port))).collect())
     }

@@ -170,7 +170,18 @@ fn field(name: &'static str, value: impl fmt::Display) -> Field {
 }
 
 fn host(plan: &Plan) -> Vec<Field> {
-    let Plan { version, level, uplink, gateway_mac, cores, datapath, machine, run, compartments: _ } = plan;
+    let Plan {
+        version,
+        level,
+        uplink,
+        gateway_mac,
+        cores,
+        datapath,
+        nic_switch,
+        machine,
+        run,
+        compartments: _,
+    } = plan;
     vec![
         field("version", version),
         field("level", level.name()),
@@ -178,6 +189,7 @@ fn host(plan: &Plan) -> Vec<Field> {
         field("gateway_mac", text(*gateway_mac)),
         field("cores", cores.name()),
         field("datapath", datapath.name()),
+        field("nic_switch", nic_switch.name()),
         field("image", or_none(machine.as_ref().map(|m| m.image.display()))),
         field("qemu", or_none(machine.as_ref().map(|m| m.qemu.display()))),
         field("accelerator", or_none(machine.as_ref().and_then(|m| m.accelerator.as_ref()))),

@@ -2,7 +2,7 @@
 
 use super::mac;
 use macaddr::MacAddr6;
-use p4shield_config::{Cores, Datapath, Level};
+use p4shield_config::{Cores, Datapath, Level, NicSwitchKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +29,9 @@ pub struct Plan {
     /// How they receive and send.
     #[serde(default)]
     pub datapath: Datapath,
+    /// The back end of the NIC switch.
+    #[serde(default)]
+    pub nic_switch: NicSwitchKind,
     /// The virtual machines that the compartments are; `None`: they are processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of a compartment for all tenants.
 const ALL: &str = "all";
-/// Highest VLAN identifier that IEEE 802.1Q leaves to users.
-const MAX_VLAN: u16 = 4094;
 /// Highest number of a VM, which leads to a port's number below OpenFlow's reserved ones (`OFPP_MAX`,
 /// 0xff00).
 const MAX_VM: u16 = 65_000;
@@ -72,7 +70,7 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
     let numbers = Numbers {
         compartments: SWITCHES.assign(names(), &previous.compartments)?,
         // VLANs number them.
-        tenants: Kind { what: "tenants", most: MAX_VLAN + 1 - topology.first_vlan }
+        tenants: Kind { what: "tenants", most: topology.last_vlan() + 1 - topology.first_vlan }
             .assign(tenants, &previous.tenants)?,
         vms: assign_vms(config, &previous.vms)?,
         cores: match topology.cores {
@@ -91,6 +89,7 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         gateway_mac: topology.gateway_mac,
         cores: topology.cores,
         datapath: topology.datapath,
+        nic_switch: topology.nic_switch,
         machine: topology.machine.clone().map(|machine| {
             let config::SwitchMachine { image, qemu, accelerator } = machine;
             Machine { image, qemu, accelerator: accelerator.map(str::to_owned) }

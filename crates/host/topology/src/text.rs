@@ -2,7 +2,7 @@
 
 use super::mac::text as mac;
 use super::model::{Compartment, Controllers, Link, Plan};
-use p4shield_config::{Datapath, Level};
+use p4shield_config::{Datapath, Level, NicSwitchKind};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -12,7 +12,11 @@ impl fmt::Display for Plan {
         writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
         let dpdk = if self.datapath == Datapath::Dpdk { ", switches forward with DPDK" } else { "" };
         let machines = if self.machine.is_some() { ", compartments are virtual machines" } else { "" };
-        writeln!(f, "uplink {}, router {}{dpdk}{machines}", self.uplink, mac(self.gateway_mac))?;
+        let bridge = match self.nic_switch {
+            NicSwitchKind::Xdp => "",
+            NicSwitchKind::Bridge => ", the NIC switch is the kernel's bridge",
+        };
+        writeln!(f, "uplink {}, router {}{dpdk}{machines}{bridge}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
         write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
         if self.compartments.iter().any(|c| c.controllers.is_some()) {

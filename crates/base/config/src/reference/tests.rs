@@ -13,7 +13,8 @@ fn parse(text: &str) -> Result<Config, String> {
 fn file(table: &Table, key: &Key, line: &str) -> String {
     let attachment = key.attachments[0];
     let line = if key.name == "tee" { &format!("compartment = \"vm\"\n{line}") } else { line };
-    let is_of_machines = table.header == "[topology]" && ["compartment", "image"].contains(&key.name);
+    let is_of_machines =
+        table.header == "[topology]" && ["compartment", "image", "nic_switch"].contains(&key.name);
     let is_image = is_of_machines && key.name == "image";
     let line = if is_image { &format!("compartment = \"vm\"\n{line}") } else { line };
     let is_handshake = line.contains("\"handshake\"");

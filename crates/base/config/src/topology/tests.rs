@@ -50,6 +50,7 @@ fn a_topology_has_defaults() {
         host: 0,
         cores: Cores::Shared,
         datapath: Datapath::Sockets,
+        nic_switch: NicSwitchKind::Xdp,
         machine: None,
         first_vlan: 100,
         memory: 128 << 20,
@@ -261,6 +262,18 @@ fn packet_rates_need_a_nic_switch() {
     assert_eq!(parse(&text).unwrap().tenants[0].vms[0].packet_rate.unwrap().get(), 5000);
     let error = errors(&text.replacen("\"2\"", "\"baseline\"", 1));
     assert!(error.contains("the NIC switch limits it, and level = \"baseline\" has none"), "{error}");
+}
+
+#[test]
+fn the_nic_switch_has_back_ends() {
+    let with = |keys: &str| TOPOLOGY.replacen("uplink", &format!("{keys}\nuplink"), 1);
+    let topology = parse(&with("nic_switch = \"bridge\"")).unwrap().topology.unwrap();
+    assert_eq!((topology.nic_switch, topology.last_vlan()), (NicSwitchKind::Bridge, 4093));
+    assert!(errors(&with("nic_switch = \"ebpf\"")).ends_with("write \"xdp\" or \"bridge\""));
+    let error = errors(&with("nic_switch = \"bridge\"\nfirst_vlan = 4093"));
+    assert!(error.contains("the VLANs from 4093 to 4093 are fewer than the 2 tenants"), "{error}");
+    let error = errors(&with("nic_switch = \"bridge\"").replacen("\"2\"", "\"baseline\"", 1));
+    assert!(error.contains("nic_switch: level = \"baseline\" has no NIC switch"), "{error}");
 }
 
 #[test]

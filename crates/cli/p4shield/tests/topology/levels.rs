@@ -9,23 +9,23 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// Milliseconds between two pings of a stream.
-const PAUSE: usize = 20;
+pub(super) const PAUSE: usize = 20;
 /// Longest time in pings that a tenant may be away while the level changes. It is a fraction of a second on a
 /// quiet machine; ARP tables that keep wrong entries cost a tenant half a minute.
-const AWAY: usize = 10_000 / PAUSE;
+pub(super) const AWAY: usize = 10_000 / PAUSE;
 
 /// Pings that run until they are counted.
-struct Stream(Child);
+pub(super) struct Stream(Child);
 
 impl Stream {
-    fn start(from: &NetNs, to: &str) -> Self {
+    pub(super) fn start(from: &NetNs, to: &str) -> Self {
         let mut ping = from.command("ping");
         ping.args(["-n", &format!("-i0.{PAUSE:03}"), "-W1", to]).stdout(Stdio::piped());
         Self(ping.spawn().unwrap())
     }
 
     /// Returns how many pings in a row had no answer at most.
-    fn longest_gap(mut self) -> usize {
+    pub(super) fn longest_gap(mut self) -> usize {
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
         let mut text = String::new();
         self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();

@@ -1,6 +1,7 @@
 //! Tenant switches: stock Open vSwitches in compartments behind the NIC switch, with tenants' VMs, an
 //! uplink and the network outside in network namespaces.
 
+mod bridge;
 mod controllers;
 mod daemon;
 mod exec;

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// The outside network's router.
 const ROUTER: &str = "02:00:00:00:ee:01";
+/// The variable that has the key `nic_switch` of all scenes.
+pub(crate) const NIC_SWITCH: &str = "P4SHIELD_TEST_NIC_SWITCH";
 /// Users of a scene: those of P4 VMs and, behind them, of compartments.
 const USERS: u32 = 0x1_0000;
 
@@ -67,6 +69,9 @@ impl Scene {
              gateway_mac = \"{ROUTER}\"\nrun = \"{folder}/run\"\nstate = \"{folder}/state\"\n",
             self.first_uid
         );
+        // Set in guests whose kernel has another NIC switch.
+        let kind = std::env::var(NIC_SWITCH).ok().filter(|_| level != "baseline");
+        text += &kind.map(|kind| format!("nic_switch = \"{kind}\"\n")).unwrap_or_default();
         for tenant in tenants {
             text += &format!("[[tenant]]\nname = \"{tenant}\"\n");
             for (number, vm) in self.vms.iter().enumerate().filter(|(_, vm)| vm.tenant == *tenant) {

@@ -70,6 +70,7 @@ pub(super) struct Topology {
     pub(super) cores: Option<Text>,
     pub(super) datapath: Option<Text>,
     pub(super) nic_switch: Option<Text>,
+    pub(super) outside_vlan: Option<Spanned<u16>>,
     pub(super) compartment: Option<Text>,
     pub(super) image: Option<Spanned<PathBuf>>,
     pub(super) first_vlan: Option<Spanned<u16>>,

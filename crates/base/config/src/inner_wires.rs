@@ -57,7 +57,7 @@ impl Checker<'_> {
 
 /// Returns whether a program may judge the VM's packets: one is configured, or can be loaded later, or the
 /// tenant says what happens without.
-fn is_judged(tenant: &file::Tenant, vm: &file::Vm) -> bool {
+pub(super) fn is_judged(tenant: &file::Tenant, vm: &file::Vm) -> bool {
     let has_program = !vm.ingress.is_empty() || !vm.egress.is_empty() || vm.bundle.is_some();
     let may_have = tenant.bundle_key.is_some() || tenant.socket.is_some();
     let has_pages = vm.info_page.is_some() || vm.log_page.is_some() || vm.handshake_page.is_some();

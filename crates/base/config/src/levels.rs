@@ -86,11 +86,13 @@ pub enum NicSwitchKind {
     Xdp,
     /// The kernel's bridge, with rules of nftables at its ports.
     Bridge,
+    /// A network card's switch between its virtual functions.
+    Sriov,
 }
 
 impl NicSwitchKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Xdp, Self::Bridge];
+    pub const ALL: [Self; 3] = [Self::Xdp, Self::Bridge, Self::Sriov];
 
     /// Returns its name in the configuration.
     #[must_use]
@@ -98,6 +100,7 @@ impl NicSwitchKind {
         match self {
             Self::Xdp => "xdp",
             Self::Bridge => "bridge",
+            Self::Sriov => "sriov",
         }
     }
 }

@@ -23,6 +23,7 @@ mod file;
 mod handshake;
 mod inner_wires;
 mod levels;
+mod nic_switch;
 mod numbers;
 mod paths;
 mod port;

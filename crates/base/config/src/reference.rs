@@ -6,7 +6,8 @@
 use super::Attachment::{self, Dpdk, Wire, Xsk};
 use super::check::{MAX_CPU, MAX_FIRST_UID, MAX_VNI};
 use super::compartment::{ACCELERATORS, MAX_PROCESSORS};
-use super::topology::{MAX_HOST, MAX_PACKET_RATE, MAX_VLAN};
+use super::nic_switch::MAX_VLAN;
+use super::topology::{MAX_HOST, MAX_PACKET_RATE};
 use super::{MAX_NAME, MEASURES};
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use std::fmt::Write;
@@ -225,11 +226,16 @@ const TOPOLOGY: &[Key] = &[
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
          DPDK (`openvswitch-switch-dpdk`)."),
-    key("nic_switch", "string", Value("\"xdp\""), Words(&["xdp", "bridge"]), ALL,
+    key("nic_switch", "string", Value("\"xdp\""), Words(&["xdp", "bridge", "sriov"]), ALL,
         "What passes frames between VMs, switches and uplink above the baseline. `xdp`: a program on each \
          port, in XDP; `bridge`: the kernel's bridge and nftables, which need \
          `CONFIG_BRIDGE_VLAN_FILTERING`, Linux 5.18, the program `nft`, and \
-         `net.bridge.bridge-nf-call-*` at 0."),
+         `net.bridge.bridge-nf-call-*` at 0; `sriov`: the switch of the uplink's network card, between \
+         virtual functions."),
+    key("outside_vlan", "integer", Absent("required with `nic_switch = \"sriov\"`"),
+        Range(0, MAX_VLAN as u64 - 1), ALL,
+        "The VLAN in which a network card puts switches' sides to the outside, below `first_vlan`; `0`: \
+         none, and a switch that was taken over may ask the card for tenants' VLANs."),
     key("compartment", "string", Value("\"process\""), Words(&["process", "vm"]), ALL,
         "What isolates the switches above the baseline: a sandboxed process, or a virtual machine with Open \
          vSwitch in it. QEMU is that of `[machine]`."),

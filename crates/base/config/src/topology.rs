@@ -6,6 +6,7 @@ use super::compartment::Machine;
 use super::file::{self, Text};
 use super::inner_wires::PREFIX;
 use super::levels::{Cores, Datapath, Level, NicSwitchKind};
+use super::nic_switch::last_vlan;
 use super::quantity::SizeLimits;
 use super::switch_machine::{self, SwitchMachine};
 use macaddr::MacAddr6;
@@ -26,8 +27,6 @@ pub const MAX_HOST: u16 = 4094;
 const FIRST_VLAN: u16 = 100;
 /// Highest rate of a VM in packets a second.
 pub(super) const MAX_PACKET_RATE: u32 = 10_000_000;
-/// Highest VLAN identifier that IEEE 802.1Q leaves to users.
-pub(super) const MAX_VLAN: u16 = 4094;
 /// Default memory of a switch compartment, and the least that Open vSwitch starts in.
 const MEMORY: SizeLimits = SizeLimits { default: 128 << 20, least: 32 << 20, example: "128MiB" };
 /// The same of one with DPDK, whose packet buffers are 96 MiB.
@@ -52,6 +51,8 @@ pub struct Topology {
     pub datapath: Datapath,
     /// The back end of the NIC switch.
     pub nic_switch: NicSwitchKind,
+    /// The VLAN in which a network card puts switches' sides to the outside; 0: none.
+    pub outside_vlan: u16,
     /// Their virtual machines; `None`: their compartments are processes.
     pub machine: Option<SwitchMachine>,
     /// The VLAN of the first tenant.
@@ -69,14 +70,6 @@ impl Topology {
     #[must_use]
     pub const fn last_vlan(&self) -> u16 {
         last_vlan(self.nic_switch)
-    }
-}
-
-const fn last_vlan(nic_switch: NicSwitchKind) -> u16 {
-    match nic_switch {
-        NicSwitchKind::Xdp => MAX_VLAN,
-        // Inside a bridge, compartments' sides to the outside and the uplink have the last one.
-        NicSwitchKind::Bridge => MAX_VLAN - 1,
     }
 }
 
@@ -135,8 +128,9 @@ impl Checker<'_> {
         let uplink = self.host_interface("uplink", &t.uplink);
         let gateway_mac = self.mac("gateway_mac", &t.gateway_mac);
         let host = self.number("host", t.host.as_ref(), 0, 0, MAX_HOST);
-        let nic_switch = self.nic_switch(t, level);
+        let nic_switch = self.nic_switch(file, t, level);
         let first_vlan = self.vlans(t, last_vlan(nic_switch), file.tenant.len());
+        let outside_vlan = self.outside_vlan(t, nic_switch, first_vlan);
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
         let datapath = self.datapath(t, level);
@@ -162,6 +156,7 @@ impl Checker<'_> {
             cores,
             datapath,
             nic_switch,
+            outside_vlan,
             machine,
             first_vlan,
             memory,
@@ -182,18 +177,6 @@ impl Checker<'_> {
             self.problem(value.span(), message.to_owned());
         }
         datapath
-    }
-
-    /// Checks the back end of the NIC switch, which the baseline does not have.
-    fn nic_switch(&mut self, t: &file::Topology, level: Level) -> NicSwitchKind {
-        let words = NicSwitchKind::ALL.map(|kind| (kind.name(), kind));
-        let kind = self.word("nic_switch", t.nic_switch.as_ref(), &words);
-        if let Some(value) = t.nic_switch.as_ref().filter(|_| level == Level::Baseline) {
-            let message = "nic_switch: level = \"baseline\" has no NIC switch; write another level, or \
-                           remove the key";
-            self.problem(value.span(), message.to_owned());
-        }
-        kind
     }
 
     /// Refuses keys that say nothing without the table.
@@ -383,4 +366,4 @@ impl Checker<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

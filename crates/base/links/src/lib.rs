@@ -11,6 +11,7 @@
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
 //! | [`rename`], [`rename_by_address`] | gives an interface another name |
+//! | [`names`], [`address_of`] | lists interfaces, reads an interface's address |
 //! | [`add_bridge`], [`bridge`], [`bridge_ports`] | makes and reads bridges that filter VLANs |
 //! | [`join_bridge`], [`set_port_flags`], [`add_port_vlan`], [`add_station`] | changes a bridge's ports |
 //! | [`card`], [`set_function`] | reads and changes the virtual functions of a network card (SR-IOV) |
@@ -35,7 +36,7 @@ pub use request::{
     PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, move_to, rename,
     rename_by_address, start, start_in,
 };
-pub use sys::names;
+pub use sys::{address_of, names};
 pub use tap::Tap;
 
 use std::io;

@@ -42,6 +42,20 @@ impl Sysfs {
     }
 }
 
+/// Returns the Ethernet address of an interface of this network namespace.
+///
+/// # Errors
+/// There is none with this name, or it has no Ethernet address.
+pub fn address_of(interface: &str) -> Result<[u8; 6], LinkError> {
+    let read = || -> io::Result<[u8; 6]> {
+        let text = Sysfs::mount()?.read(interface, "address")?;
+        let bytes: Option<Vec<_>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no Ethernet address"))
+    };
+    read().map_err(LinkError::of("read the address of", interface))
+}
+
 /// Returns the names of all interfaces of this network namespace.
 ///
 /// # Errors

@@ -40,6 +40,7 @@
 //! start of the host, as virtual functions do.
 
 mod device;
+mod driver;
 mod record;
 mod wanted;
 
@@ -53,6 +54,7 @@ use rustix::io::Errno;
 
 use crate::{Changes, NicError, NicSwitch, PortCounters, check};
 use device::Device;
+use driver::FunctionDevice;
 use record::{Record, Records};
 use wanted::{Settings, Wanted};
 
@@ -92,6 +94,54 @@ impl Sriov {
     pub const fn outside_vlan(mut self, vlan: u16) -> Self {
         self.outside_vlan = vlan;
         self
+    }
+
+    /// Returns the interfaces of the cards that have a record in this folder, and whose physical functions
+    /// are in this network namespace.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn cards(folder: impl Into<PathBuf>) -> Result<Vec<String>, NicError> {
+        let addresses = Records::at(folder.into()).cards()?;
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = p4shield_links::names().map_err(NicError::CardRefused)?;
+        let is_card = |name: &String| {
+            let card = p4shield_links::card(name).ok();
+            card.and_then(|card| card.device).is_some_and(|address| addresses.contains(&address))
+        };
+        Ok(names.into_iter().filter(is_card).collect())
+    }
+
+    /// Returns the PCI address of a port's virtual function, for the definition of a VM that gets the device.
+    ///
+    /// # Errors
+    /// The port has no virtual function, or the card does not have it.
+    pub fn device_of(&self, port: &str) -> Result<String, NicError> {
+        self.with_device(port, |device| Ok(device.address()))
+    }
+
+    /// Starts the driver of a port's virtual function on the host, so that it reads the MAC address that
+    /// [`NicSwitch::apply`] set. Returns its network interface, which is new: one that it had before is gone,
+    /// whichever namespace it was in.
+    ///
+    /// # Errors
+    /// The port has no virtual function, or no network driver takes it.
+    pub fn start_driver(&self, port: &str) -> Result<String, NicError> {
+        self.with_device(port, |device| device.restart())
+    }
+
+    fn with_device<R>(
+        &self,
+        port: &str,
+        act: impl FnOnce(&FunctionDevice<'_>) -> Result<R, NicError>,
+    ) -> Result<R, NicError> {
+        let card = self.read()?;
+        let device = Device::of(&self.card, &card)?;
+        let none = || device.refusal(format_args!("the port {port} has no virtual function"));
+        let number = self.functions.get(port).ok_or_else(none)?.number;
+        act(&FunctionDevice::of(&device, number)?)
     }
 
     fn read(&self) -> Result<Card, NicError> {

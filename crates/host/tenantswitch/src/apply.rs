@@ -6,6 +6,7 @@ use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
 use p4shield_config::{Config, Datapath, Topology};
+use p4shield_nicswitch::NicSwitch as _;
 use p4shield_qemu::Accelerator;
 use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
@@ -109,10 +110,13 @@ impl Host {
         let previous = self.state.read()?;
         // First, so that the next plan has the same numbers, whatever happens to this process.
         self.state.write(plan)?;
-        let (mut done, failed) = self.ensure_all(plan)?;
+        let mut done = Applied::default();
+        // A card serves its other ports also if it refuses one.
+        let prepared = self.prepare_card(plan, &mut done);
+        let failed = self.ensure_all(plan, &mut done)?;
         // Also after an error: the other tenants' ports are as planned then.
         let finished = self.take_over(plan, previous.as_ref(), &mut done);
-        failed.map_or(finished, Err).map(|()| done)
+        prepared.and(failed.map_or(finished, Err)).map(|()| done)
     }
 
     /// Has one switch of the applied plan run again, with its ports. Returns false if the plan has none of
@@ -127,17 +131,21 @@ impl Host {
         let Some(planned) = plan.compartments.iter().find(|c| c.name == name) else { return Ok(false) };
         let user = self.user_of(planned);
         let found = processes::of_users(&(user..user + 1))?.remove(&user).unwrap_or_default();
+        let card = self.card(&plan);
+        card.map(|mut card| card.apply(&plan.ports())).transpose()?;
         self.ensure(&plan, planned, &found, &Mutex::default())?;
         self.nic_switch(&plan)?.apply(&plan.ports())?;
-        pairs::open_outer(planned)?;
+        if plan.functions.is_empty() {
+            pairs::open_outer(planned)?;
+        }
         self.place(&plan, planned).announce()?;
         Ok(true)
     }
 
-    /// Has all compartments run. Returns the first error beside what was done.
-    fn ensure_all(&self, plan: &Plan) -> Result<(Applied, Option<TopologyError>), TopologyError> {
+    /// Has all compartments run. Returns the first one's error, and adds what was done.
+    fn ensure_all(&self, plan: &Plan, done: &mut Applied) -> Result<Option<TopologyError>, TopologyError> {
         let found = processes::of_users(&self.users)?;
-        let done = Mutex::new(Applied::default());
+        let all = Mutex::new(std::mem::take(done));
         let waiting = Mutex::new(plan.compartments.iter());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
@@ -145,17 +153,17 @@ impl Host {
                 scope.spawn(|| {
                     while let Some(planned) = locked(&waiting, Iterator::next) {
                         let found = found.get(&self.user_of(planned)).cloned().unwrap_or_default();
-                        if let Err(e) = self.ensure(plan, planned, &found, &done) {
+                        if let Err(e) = self.ensure(plan, planned, &found, &all) {
                             locked(&failed, |failed| failed.get_or_insert(e).to_string());
                         }
                     }
                 });
             }
         });
-        let mut done = locked(&done, std::mem::take);
+        *done = locked(&all, std::mem::take);
         // Compartments are ready in any order.
         [&mut done.started, &mut done.connected, &mut done.absent].into_iter().for_each(|names| names.sort());
-        Ok((done, locked(&failed, Option::take)))
+        Ok(locked(&failed, Option::take))
     }
 
     /// Has the switches of the plan carry the packets, and removes those that it does not say.
@@ -167,12 +175,14 @@ impl Host {
     ) -> Result<(), TopologyError> {
         let changes = self.nic_switch(plan)?.apply(&plan.ports())?;
         self.remove_other_nic_switches(Some(plan))?;
-        done.ports = [changes.added, changes.changed, changes.removed].concat();
+        done.ports.extend([changes.added, changes.changed, changes.removed].concat());
         done.absent.extend(changes.absent);
-        let opened = plan.compartments.iter().map(pairs::open_outer).fold(Ok(()), Result::and);
+        let has_pairs = plan.functions.is_empty();
+        let paired = plan.compartments.iter().filter(|_| has_pairs);
+        let opened = paired.map(pairs::open_outer).fold(Ok(()), Result::and);
         let announced =
             plan.compartments.iter().map(|c| self.place(plan, c).announce()).fold(Ok(()), Result::and);
-        done.removed = self.remove_others(Some(plan))?;
+        done.removed.extend(self.remove_others(Some(plan))?);
         host_ports::release(previous, Some(plan));
         opened.and(announced)
     }
@@ -220,7 +230,8 @@ impl Host {
         let cgroups = self.cgroups.as_deref();
         let dpdk = plan.datapath == Datapath::Dpdk;
         let machine = self.machine(plan, planned);
-        Place { planned, dpdk, machine, uid: self.user_of(planned), run, state, cgroups }
+        let has_functions = !plan.functions.is_empty();
+        Place { planned, dpdk, machine, has_functions, uid: self.user_of(planned), run, state, cgroups }
     }
 
     /// Has a compartment run with its interfaces, ports and rules.
@@ -236,11 +247,12 @@ impl Host {
         if is_new {
             locked(done, |done| done.started.push(planned.name.clone()));
         }
-        let namespace = namespace(first)?;
+        let (namespace, card) = (namespace(first)?, self.card(plan));
         for (link, mac) in pairs::of(planned) {
-            let is_new = match &place.machine {
-                Some(_) => pairs::hand_over(link, namespace.as_fd())?,
-                None => pairs::ensure(link, mac, namespace.as_fd())?,
+            let is_new = match (&place.machine, &card) {
+                (Some(_), _) => pairs::hand_over(link, namespace.as_fd())?,
+                (None, Some(card)) => pairs::ensure_function(card, link, mac, namespace.as_fd())?,
+                (None, None) => pairs::ensure(link, mac, namespace.as_fd())?,
             };
             if is_new {
                 locked(done, |done| done.connected.push(link.outer.clone()));
@@ -262,7 +274,7 @@ impl Host {
     }
 
     /// Ends the compartments that are not in the plan, and removes their interfaces and files.
-    fn remove_others(&self, plan: Option<&Plan>) -> Result<Vec<String>, TopologyError> {
+    pub(crate) fn remove_others(&self, plan: Option<&Plan>) -> Result<Vec<String>, TopologyError> {
         let planned: BTreeMap<&str, u32> =
             plan.iter().flat_map(|plan| &plan.compartments).map(|c| (&*c.name, self.user_of(c))).collect();
         let users: BTreeSet<u32> = planned.values().copied().collect();

@@ -47,6 +47,8 @@ pub(crate) struct Place<'a> {
     pub(crate) dpdk: bool,
     /// Its virtual machine; `None`: it is a process.
     pub(crate) machine: Option<Machine>,
+    /// True if its interfaces are virtual functions of a network card.
+    pub(crate) has_functions: bool,
     /// Its user, which no other process has.
     pub(crate) uid: u32,
     /// Its folder for sockets and the log, which root owns.
@@ -66,6 +68,9 @@ struct Started {
     on_host: bool,
     dpdk: bool,
     machine: Option<Machine>,
+    /// The same names of interfaces are a pair's otherwise.
+    #[serde(default)]
+    has_functions: bool,
 }
 
 impl Place<'_> {
@@ -76,8 +81,8 @@ impl Place<'_> {
     /// It does not start; the message has the end of its log.
     pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
         let (core, on_host) = (self.planned.core, self.is_on_host());
-        let (dpdk, machine) = (self.dpdk, self.machine.clone());
-        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk, machine };
+        let (dpdk, machine, has_functions) = (self.dpdk, self.machine.clone(), self.has_functions);
+        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk, machine, has_functions };
         let file = self.run.join("started.json");
         let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))

@@ -47,4 +47,4 @@ pub use inside::{
     open_port, prepare_network, run, run_command,
 };
 pub use keeper::{Keeper, Kept};
-pub use status::{PortStatus, Status, SwitchStatus};
+pub use status::{FunctionStatus, PortStatus, Status, SwitchStatus};

@@ -1,32 +1,77 @@
 //! The NIC switch of this host's topology: the back end that the plan names.
 
 use crate::TopologyError;
-use crate::apply::Host;
+use crate::apply::{Applied, Host};
 use p4shield_config::NicSwitchKind;
-use p4shield_nicswitch::{Bridge, NicSwitch, Xdp};
+use p4shield_nicswitch::{Bridge, Function, NicSwitch, Sriov, Xdp};
 use p4shield_topology::Plan;
+use std::path::PathBuf;
 
 impl Host {
     /// Returns the NIC switch of a plan.
     pub(crate) fn nic_switch(&self, plan: &Plan) -> Result<Box<dyn NicSwitch>, TopologyError> {
-        self.back_end(plan.nic_switch)
+        Ok(match plan.nic_switch {
+            NicSwitchKind::Xdp => Box::new(self.xdp()?),
+            NicSwitchKind::Bridge => Box::new(self.bridge()),
+            NicSwitchKind::Sriov => Box::new(self.sriov(plan)),
+        })
+    }
+
+    /// Returns the network card of a plan whose ports are its virtual functions.
+    pub(crate) fn card(&self, plan: &Plan) -> Option<Sriov> {
+        (plan.nic_switch == NicSwitchKind::Sriov).then(|| self.sriov(plan))
+    }
+
+    /// Prepares the network card of a plan, if it has one, before compartments get their virtual functions.
+    /// The compartments that have these otherwise end first: one that was taken over would be in the network
+    /// outside when its function is reset.
+    pub(crate) fn prepare_card(&self, plan: &Plan, done: &mut Applied) -> Result<(), TopologyError> {
+        let Some(mut card) = self.card(plan) else { return Ok(()) };
+        done.removed = self.remove_others(Some(plan))?;
+        let changes = card.apply(&plan.ports())?;
+        done.ports = [changes.added, changes.changed, changes.removed].concat();
+        Ok(())
     }
 
     /// Removes the back ends that are not the plan's; all of them without one. The new back end of a change
     /// serves the ports before: whichever drops a frame, it passes neither.
     pub(crate) fn remove_other_nic_switches(&self, plan: Option<&Plan>) -> Result<(), TopologyError> {
-        let others = NicSwitchKind::ALL.into_iter().filter(|kind| plan.is_none_or(|p| p.nic_switch != *kind));
-        others.map(|kind| Ok(self.back_end(kind)?.delete()?)).fold(Ok(()), Result::and)
+        let kind = plan.map(|plan| plan.nic_switch);
+        let mut result = Ok(());
+        if kind != Some(NicSwitchKind::Xdp) {
+            result = result.and(self.xdp().and_then(|mut xdp| Ok(xdp.delete()?)));
+        }
+        if kind != Some(NicSwitchKind::Bridge) {
+            result = result.and(self.bridge().delete().map_err(Into::into));
+        }
+        let folder = self.folder_of_cards();
+        let kept = plan.filter(|plan| plan.nic_switch == NicSwitchKind::Sriov).map(|plan| &plan.uplink);
+        for card in Sriov::cards(&folder)?.into_iter().filter(|card| Some(card) != kept) {
+            let deleted = Sriov::new(card, [].into(), &folder).delete();
+            result = result.and(deleted.map_err(Into::into));
+        }
+        result
     }
 
-    /// Returns a back end, whose parts in the kernel have names of this topology's own.
-    fn back_end(&self, kind: NicSwitchKind) -> Result<Box<dyn NicSwitch>, TopologyError> {
+    // The parts of each back end in the kernel have names of this topology's own.
+
+    fn xdp(&self) -> Result<Xdp, TopologyError> {
+        Ok(Xdp::open(format!("{}-{}", Xdp::FOLDER, self.users.start))?)
+    }
+
+    fn bridge(&self) -> Bridge {
         let number = self.users.start;
-        Ok(match kind {
-            NicSwitchKind::Xdp => Box::new(Xdp::open(format!("{}-{number}", Xdp::FOLDER))?),
-            NicSwitchKind::Bridge => {
-                Box::new(Bridge::new(format!("p4sn{number}"), format!("{}-{number}", Bridge::FOLDER)))
-            }
-        })
+        Bridge::new(format!("p4sn{number}"), format!("{}-{number}", Bridge::FOLDER))
+    }
+
+    fn sriov(&self, plan: &Plan) -> Sriov {
+        let function = |number: u16| Function { number: number.into(), rate: None };
+        let functions = plan.functions.iter().map(|(port, number)| (port.clone(), function(*number)));
+        let card = Sriov::new(&*plan.uplink, functions.collect(), self.folder_of_cards());
+        card.outside_vlan(plan.outside_vlan)
+    }
+
+    fn folder_of_cards(&self) -> PathBuf {
+        format!("{}-{}", Sriov::FOLDER, self.users.start).into()
     }
 }

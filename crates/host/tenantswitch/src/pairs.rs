@@ -5,8 +5,9 @@ use crate::inside::MachinePort;
 use macaddr::MacAddr6;
 use p4shield_afxdp::ethtool;
 use p4shield_links::{
-    PairEnd, add_pair, delete, index_of, inside, limit_merging, move_as, names, start, start_in,
+    PairEnd, add_pair, address_of, delete, index_of, inside, limit_merging, move_as, names, start, start_in,
 };
+use p4shield_nicswitch::Sriov;
 use p4shield_topology::{Compartment, Link, Plan};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -56,6 +57,26 @@ pub(crate) fn ensure(link: &Link, mac: MacAddr6, namespace: BorrowedFd<'_>) -> R
     let _ = ethtool::merge_received(&on_its_way);
     limit_merging(&on_its_way)?;
     move_as(namespace, &on_its_way, &link.inner)?;
+    Ok(true)
+}
+
+/// Moves a port's virtual function into a compartment's network namespace, unless it is there with the
+/// address that its card has for it. It is down. Returns whether it was moved.
+pub(crate) fn ensure_function(
+    card: &Sriov,
+    link: &Link,
+    mac: MacAddr6,
+    namespace: BorrowedFd<'_>,
+) -> Result<bool, TopologyError> {
+    let found = inside(namespace, || address_of(&link.inner))
+        .map_err(|e| TopologyError::Process("enter the network namespace of a switch compartment", e))?;
+    if found.is_ok_and(|address| address == mac.into_array()) {
+        return Ok(false);
+    }
+    let interface = card.start_driver(&link.outer)?;
+    // As in `ensure`. Older kernels have no such limit.
+    let _ = limit_merging(&interface);
+    move_as(namespace, &interface, &link.inner)?;
     Ok(true)
 }
 
@@ -130,6 +151,7 @@ pub(crate) fn open_outer(compartment: &Compartment) -> Result<(), TopologyError>
 pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
     let planned: BTreeSet<&str> = plan
         .iter()
+        .filter(|plan| plan.functions.is_empty())
         .flat_map(|plan| &plan.compartments)
         .flat_map(|c| of(c).map(|(link, _)| link).chain(wires(c)))
         .map(|link| &*link.outer)

@@ -7,7 +7,7 @@ use crate::processes::{self, Processes};
 use crate::usage;
 use p4shield_nicswitch::{PortCounters, Reason};
 use p4shield_text::chain;
-use p4shield_topology::{Compartment, Plan, Port};
+use p4shield_topology::{Compartment, Plan, Port, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -41,17 +41,31 @@ pub struct PortStatus {
     pub delivered_packets: u64,
     /// Their bytes, with Ethernet header.
     pub delivered_bytes: u64,
-    /// Packets from it that were dropped, by reason; reasons without a packet are left out.
+    /// Packets from it that were dropped, by reason; reasons without a packet are left out. A network card
+    /// gives no reasons: `unexplained`.
     pub dropped: BTreeMap<String, u64>,
+    /// Its virtual function, if a network card is the NIC switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionStatus>,
+}
+
+/// A virtual function of a network card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionStatus {
+    /// Its number, as in `ip link show` of the card.
+    pub number: u16,
+    /// Its PCI address, which a VM's definition needs; `None`: the card does not have it.
+    pub device: Option<String>,
 }
 
 impl PortStatus {
-    fn of(port: &Port, counters: Option<&PortCounters>) -> Self {
+    fn of(port: &Port, counters: Option<&PortCounters>, function: Option<FunctionStatus>) -> Self {
         let Port { interface, tenant, .. } = port.clone();
         let serves = counters.is_some();
         let counters = counters.cloned().unwrap_or_default();
         let dropped = Reason::ALL.map(|reason| (reason.name().to_owned(), counters.dropped(reason)));
-        let dropped = dropped.into_iter().filter(|(_, n)| *n > 0).collect();
+        let unexplained = ("unexplained".to_owned(), counters.unexplained_drops);
+        let dropped = dropped.into_iter().chain([unexplained]).filter(|(_, n)| *n > 0).collect();
         let PortCounters { received_packets, received_bytes, delivered_packets, delivered_bytes, .. } =
             counters;
         Self {
@@ -63,6 +77,7 @@ impl PortStatus {
             delivered_packets,
             delivered_bytes,
             dropped,
+            function,
         }
     }
 }
@@ -132,14 +147,22 @@ impl Host {
         Ok(users.into_iter().filter_map(process).collect())
     }
 
-    /// Returns how a plan's ports of the NIC switch are.
+    /// Returns how a plan's ports of the NIC switch are. A network card has no counters of its wire, the
+    /// uplink.
     ///
     /// # Errors
     /// The NIC switch's counters cannot be read.
     pub fn ports(&self, plan: &Plan) -> Result<Vec<PortStatus>, TopologyError> {
         let counters = self.nic_switch(plan)?.counters()?;
+        let card = self.card(plan);
+        let mut ports = plan.ports();
+        ports.retain(|port| card.is_none() || port.role != Role::Uplink);
+        let function = |port: &Port| {
+            let device = card.as_ref()?.device_of(&port.interface).ok();
+            Some(FunctionStatus { number: *plan.functions.get(&port.interface)?, device })
+        };
         let of = |port: &Port| counters.iter().find(|c| c.interface == port.interface);
-        Ok(plan.ports().iter().map(|port| PortStatus::of(port, of(port))).collect())
+        Ok(ports.iter().map(|port| PortStatus::of(port, of(port), function(port))).collect())
     }
 }
 

@@ -32,6 +32,13 @@ pub struct Plan {
     /// The back end of the NIC switch.
     #[serde(default)]
     pub nic_switch: NicSwitchKind,
+    /// The VLAN in which a network card puts switches' sides to the outside; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outside_vlan: u16,
+    /// The virtual functions of the uplink's card, from 0, by port ([`crate::Port::interface`]), which
+    /// is no interface of the host then. Empty if no card is the NIC switch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub functions: BTreeMap<String, u16>,
     /// The virtual machines that the compartments are; `None`: they are processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
@@ -161,6 +168,10 @@ pub struct SwitchPort {
     pub iface_id: Option<String>,
 }
 
+const fn is_zero(vlan: &u16) -> bool {
+    *vlan == 0
+}
+
 fn optional_mac<S: serde::Serializer>(mac: &Option<MacAddr6>, serializer: S) -> Result<S::Ok, S::Error> {
     match mac {
         Some(mac) => mac::serialize(mac, serializer),
@@ -179,13 +190,16 @@ pub struct Numbers {
     pub vms: BTreeMap<String, u16>,
     /// The cores of compartments, by name.
     pub cores: BTreeMap<String, u32>,
+    /// The virtual functions of ports, from 0.
+    #[serde(default)]
+    pub functions: BTreeMap<String, u16>,
 }
 
 impl Plan {
     /// Returns the numbers that it gave, for the next plan.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
-        let mut numbers = Numbers::default();
+        let mut numbers = Numbers { functions: self.functions.clone(), ..Numbers::default() };
         for c in &self.compartments {
             numbers.compartments.insert(c.name.clone(), c.number);
             numbers.cores.insert(c.name.clone(), c.core);

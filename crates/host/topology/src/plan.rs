@@ -2,7 +2,7 @@
 
 use super::mac;
 use super::model::{Compartment, Controllers, Link, Machine, Numbers, Plan, Tenant, VERSION, Vm};
-use p4shield_config::{self as config, Config, Cores, Level, Topology};
+use p4shield_config::{self as config, Config, Cores, Level, NicSwitchKind, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of a compartment for all tenants.
@@ -77,6 +77,7 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
             Cores::Shared => names().map(|name| (name.to_owned(), cores.saturating_sub(1))).collect(),
             Cores::Isolated => assign_cores(names(), &previous.cores, &free_cores(config, cores))?,
         },
+        functions: BTreeMap::new(),
     };
     let planner = Planner { level: config.level, topology, wires: &config.wires, numbers };
     let mut compartments =
@@ -90,6 +91,8 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         cores: topology.cores,
         datapath: topology.datapath,
         nic_switch: topology.nic_switch,
+        outside_vlan: topology.outside_vlan,
+        functions: assign_functions(topology.nic_switch, &compartments, &previous.functions)?,
         machine: topology.machine.clone().map(|machine| {
             let config::SwitchMachine { image, qemu, accelerator } = machine;
             Machine { image, qemu, accelerator: accelerator.map(str::to_owned) }
@@ -124,6 +127,8 @@ struct Kind {
 
 /// The numbers of compartments are in their addresses.
 const SWITCHES: Kind = Kind { what: "switch compartments", most: mac::MAX_NUMBER };
+/// The most that a PCI device can have is 65,535.
+const FUNCTIONS: Kind = Kind { what: "virtual functions", most: MAX_VM };
 const VMS: Kind = Kind { what: "VMs", most: MAX_VM };
 
 impl Kind {
@@ -165,6 +170,24 @@ fn assign_vms(config: &Config, previous: &BTreeMap<String, u16>) -> Result<BTree
     };
     let names: Vec<_> = config.numbered_tenants().flat_map(|(_, t)| names(t)).collect();
     VMS.assign(names.iter().map(|name| &**name), previous)
+}
+
+/// Gives each port the lowest free virtual function: a card has few, and a port that goes has closed its own
+/// before.
+fn assign_functions(
+    kind: NicSwitchKind,
+    compartments: &[Compartment],
+    previous: &BTreeMap<String, u16>,
+) -> Result<BTreeMap<String, u16>, PlanError> {
+    if kind != NicSwitchKind::Sriov {
+        return Ok(BTreeMap::new());
+    }
+    let ports: Vec<_> = compartments.iter().flat_map(Compartment::ports).map(|port| port.interface).collect();
+    // Kinds count from 1.
+    let staying = previous.iter().filter(|(name, _)| ports.contains(name));
+    let staying = staying.map(|(name, number)| (name.clone(), number.saturating_add(1))).collect();
+    let assigned = FUNCTIONS.assign(ports.iter().map(|name| &**name), &staying)?;
+    Ok(assigned.into_iter().map(|(name, number)| (name, number - 1)).collect())
 }
 
 fn name_of_vm(tenant: &str, vm: &str) -> String {

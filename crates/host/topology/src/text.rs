@@ -15,12 +15,16 @@ impl fmt::Display for Plan {
         let bridge = match self.nic_switch {
             NicSwitchKind::Xdp => "",
             NicSwitchKind::Bridge => ", the NIC switch is the kernel's bridge",
+            NicSwitchKind::Sriov => ", the NIC switch is the uplink's card",
         };
         writeln!(f, "uplink {}, router {}{dpdk}{machines}{bridge}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
         write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
         if self.compartments.iter().any(|c| c.controllers.is_some()) {
             write!(f, "\n{}", self.controller_table())?;
+        }
+        if !self.functions.is_empty() {
+            write!(f, "\n{}", self.function_table())?;
         }
         Ok(())
     }
@@ -53,8 +57,9 @@ impl Plan {
             n => format!("{n} switch compartments"),
         };
         let memory = isolated.iter().map(|c| c.memory).fold(0, u64::saturating_add);
+        let condition = if self.functions.is_empty() { " if SR-IOV makes the ports" } else { "" };
         format!(
-            "{count}, {} in all, cores {}, {} virtual functions if SR-IOV makes the ports",
+            "{count}, {} in all, cores {}, {} virtual functions{condition}",
             mebibytes(memory),
             self.cores.name(),
             self.vfs()
@@ -102,6 +107,11 @@ impl Plan {
         }
         let header = ["VM", "PORT", "MAC", "ADDRESSES", "PROGRAM AT"];
         table(&header[..if wires { 5 } else { 4 }], rows)
+    }
+
+    fn function_table(&self) -> String {
+        let row = |(port, number): (&String, &u16)| vec![port.clone(), number.to_string()];
+        table(&["PORT", "VIRTUAL FUNCTION"], self.functions.iter().map(row).collect())
     }
 
     fn controller_table(&self) -> String {

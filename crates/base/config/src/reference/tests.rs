@@ -13,10 +13,15 @@ fn parse(text: &str) -> Result<Config, String> {
 fn file(table: &Table, key: &Key, line: &str) -> String {
     let attachment = key.attachments[0];
     let line = if key.name == "tee" { &format!("compartment = \"vm\"\n{line}") } else { line };
-    let is_of_machines =
-        table.header == "[topology]" && ["compartment", "image", "nic_switch"].contains(&key.name);
+    let is_of_machines = table.header == "[topology]"
+        && ["compartment", "image", "nic_switch", "outside_vlan"].contains(&key.name);
     let is_image = is_of_machines && key.name == "image";
     let line = if is_image { &format!("compartment = \"vm\"\n{line}") } else { line };
+    let line = match (key.name, line.contains("sriov")) {
+        ("outside_vlan", _) => &format!("nic_switch = \"sriov\"\nfirst_vlan = 4094\n{line}"),
+        ("nic_switch", true) => &format!("{line}\noutside_vlan = 0"),
+        _ => line,
+    };
     let is_handshake = line.contains("\"handshake\"");
     let rest = "handshake_page = \"h\"\ninfo_page = \"i\"\nagent_key = \"any\"";
     let line = if is_handshake { &format!("{line}\n{rest}") } else { line };

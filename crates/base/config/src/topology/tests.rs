@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Config, Controllers};
 
-const TOPOLOGY: &str = r#"level = "2"
+pub(crate) const TOPOLOGY: &str = r#"level = "2"
 [topology]
 uplink = "eth0"
 gateway_mac = "02:00:00:00:00:fe"
@@ -24,12 +24,12 @@ interface = "tap-db"
 mac = "02:00:00:00:00:02"
 "#;
 
-fn parse(text: &str) -> Result<Config, String> {
+pub(crate) fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("/etc/p4shield.toml"), text).map_err(|e| e.to_string())
 }
 
 /// Returns the errors in `text`, without the file's name.
-fn errors(text: &str) -> String {
+pub(crate) fn errors(text: &str) -> String {
     parse(text).unwrap_err().replace("/etc/p4shield.toml:", "")
 }
 
@@ -51,6 +51,7 @@ fn a_topology_has_defaults() {
         cores: Cores::Shared,
         datapath: Datapath::Sockets,
         nic_switch: NicSwitchKind::Xdp,
+        outside_vlan: 0,
         machine: None,
         first_vlan: 100,
         memory: 128 << 20,
@@ -262,18 +263,6 @@ fn packet_rates_need_a_nic_switch() {
     assert_eq!(parse(&text).unwrap().tenants[0].vms[0].packet_rate.unwrap().get(), 5000);
     let error = errors(&text.replacen("\"2\"", "\"baseline\"", 1));
     assert!(error.contains("the NIC switch limits it, and level = \"baseline\" has none"), "{error}");
-}
-
-#[test]
-fn the_nic_switch_has_back_ends() {
-    let with = |keys: &str| TOPOLOGY.replacen("uplink", &format!("{keys}\nuplink"), 1);
-    let topology = parse(&with("nic_switch = \"bridge\"")).unwrap().topology.unwrap();
-    assert_eq!((topology.nic_switch, topology.last_vlan()), (NicSwitchKind::Bridge, 4093));
-    assert!(errors(&with("nic_switch = \"ebpf\"")).ends_with("write \"xdp\" or \"bridge\""));
-    let error = errors(&with("nic_switch = \"bridge\"\nfirst_vlan = 4093"));
-    assert!(error.contains("the VLANs from 4093 to 4093 are fewer than the 2 tenants"), "{error}");
-    let error = errors(&with("nic_switch = \"bridge\"").replacen("\"2\"", "\"baseline\"", 1));
-    assert!(error.contains("nic_switch: level = \"baseline\" has no NIC switch"), "{error}");
 }
 
 #[test]

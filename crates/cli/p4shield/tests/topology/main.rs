@@ -2,9 +2,11 @@
 //! uplink and the network outside in network namespaces.
 
 mod bridge;
+mod card;
 mod controllers;
 mod daemon;
 mod exec;
+mod in_guest;
 mod levels;
 mod machines;
 mod programs;

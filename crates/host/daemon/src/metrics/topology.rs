@@ -71,6 +71,7 @@ mod tests {
             delivered_packets: 4,
             delivered_bytes: 400,
             dropped: [("source_mac".to_owned(), 1)].into(),
+            function: None,
         };
         let point = EndPointStatus {
             compartment: "alice".into(),

@@ -41,6 +41,11 @@ impl<'a> Device<'a> {
         self.address
     }
 
+    /// Returns its folder in sysfs.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the file of the number of virtual functions.
     pub(super) fn count_file(&self) -> PathBuf {
         self.folder.join("sriov_numvfs")

@@ -82,6 +82,17 @@ impl Records {
         made.map_err(self.failed(""))
     }
 
+    /// Returns the cards that have a record, by the addresses of their devices.
+    pub(super) fn cards(&self) -> Result<Vec<String>, NicError> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(self.failed(""))?,
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names = names.collect::<io::Result<Vec<_>>>().map_err(self.failed(""))?;
+        Ok(names.into_iter().filter(|name| name.contains(':')).collect())
+    }
+
     /// Waits until no other process changes a card, and keeps them out until the lock is dropped.
     pub(super) fn lock(&self) -> Result<File, NicError> {
         let folder = File::open(&self.folder).map_err(self.failed(""))?;

@@ -95,6 +95,7 @@ fn damaged_numbers_of_an_older_plan_are_not_kept() {
         ["a", "b", "c", "d"].map(ToOwned::to_owned).into_iter().zip(numbers).collect::<BTreeMap<_, _>>()
     };
     let damaged = Numbers {
+        functions: BTreeMap::new(),
         compartments: numbers([0, 7, 7, u16::MAX]),
         tenants: numbers([2, 2, 2, 2]),
         vms: BTreeMap::from([("a/web".to_owned(), 0)]),
@@ -223,4 +224,26 @@ fn a_level_of_one_key_keeps_the_tenants_networks() {
             && fields.contains("~ tenant a: compartment = a -> all, "),
         "{fields}"
     );
+}
+
+#[test]
+fn ports_keep_their_virtual_functions() {
+    let keys = "nic_switch = \"sriov\"\noutside_vlan = 9";
+    let plan_of = |names: &[&'static str], before: &Numbers| {
+        plan(&config(keys, "2", &tenants(names)), before, 8).unwrap()
+    };
+    let two = plan_of(&["a", "b"], &Numbers::default());
+    assert_eq!(two.functions.len(), two.vfs());
+    let numbers: BTreeSet<_> = two.functions.values().copied().collect();
+    assert_eq!(numbers, (0..6).collect(), "the lowest ones");
+    let one = plan_of(&["b"], &two.numbers());
+    assert!(one.functions.iter().all(|(port, number)| two.functions[port] == *number));
+    let again = plan_of(&["b", "c"], &one.numbers());
+    assert_eq!(
+        again.functions.values().copied().collect::<BTreeSet<_>>(),
+        (0..6).collect(),
+        "none is wasted"
+    );
+    assert!(one.functions.iter().all(|(port, number)| again.functions[port] == *number));
+    assert!(first(&config("", "2", &tenants(&["a"]))).functions.is_empty());
 }

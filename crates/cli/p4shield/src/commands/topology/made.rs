@@ -1,7 +1,7 @@
 //! The switches that the plan makes: `apply`, `diff`, `status`, `delete`.
 
 use p4shield_console::{Exit, output};
-use p4shield_tenantswitch::{Applied, PortStatus, Status as Found, SwitchStatus};
+use p4shield_tenantswitch::{Applied, FunctionStatus, PortStatus, Status as Found, SwitchStatus};
 use p4shield_topology::Diff as Differences;
 use serde::Serialize;
 
@@ -141,15 +141,21 @@ fn show(found: &Found) {
     show_switches(found.plan.level.name(), &found.switches);
     for p in &found.ports {
         let tenant = p.tenant.as_deref().unwrap_or("-");
-        let PortStatus { interface, serves, received_packets, delivered_packets, dropped, .. } = p;
+        let PortStatus { interface, serves, received_packets, delivered_packets, dropped, function, .. } = p;
         let state = if *serves { "" } else { ", not served: its interface is missing" };
         let drops: Vec<_> = dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         let drops = if drops.is_empty() { "0".to_owned() } else { drops.join(", ") };
         output::line(format_args!(
             "port {interface} ({tenant}): {received_packets} packets from it, {delivered_packets} to it, \
-             dropped {drops}{state}"
+             dropped {drops}{state}{}",
+            function.as_ref().map(shown_function).unwrap_or_default()
         ));
     }
+}
+
+fn shown_function(function: &FunctionStatus) -> String {
+    let device = function.device.as_ref().map(|device| format!(" ({device})")).unwrap_or_default();
+    format!(", virtual function {}{device}", function.number)
 }
 
 /// Shows the tenants' switches.

@@ -188,8 +188,13 @@ impl Bed {
 
     /// Waits until a port has sent so many frames since the switch was made. Returns the counters.
     pub(crate) fn wait_for(&self, port: &str, frames: u64) -> BTreeMap<String, PortCounters> {
-        wait_until("the frames", 30, || self.counters()[port].received_packets >= frames).unwrap();
-        self.counters()
+        let mut counters = BTreeMap::new();
+        wait_until("the frames", 30, || {
+            counters = self.counters();
+            counters[port].received_packets >= frames
+        })
+        .unwrap();
+        counters
     }
 
     pub(crate) fn counters(&self) -> BTreeMap<String, PortCounters> {
@@ -201,9 +206,12 @@ impl Bed {
     pub(crate) fn try_frame(&self, from: &str, frame: &[u8]) -> Seen {
         let before = self.counters();
         self.sockets[from].send(frame);
-        let received = |port: &PortCounters| port.received_packets == before[from].received_packets + 1;
-        wait_until("reception", 10, || received(&self.counters()[from])).unwrap();
-        let after = self.counters();
+        let mut after = BTreeMap::new();
+        wait_until("reception", 10, || {
+            after = self.counters();
+            after[from].received_packets == before[from].received_packets + 1
+        })
+        .unwrap();
         let new = |reason: &Reason| after[from].dropped(*reason) - before[from].dropped(*reason) == 1;
         let dropped = Reason::ALL.into_iter().find(new);
         assert_eq!(

@@ -39,6 +39,8 @@
 //! | `permit` | what an operator permits such a switch: further interfaces |
 //! | `inside` | the compartment, in which the switch is |
 //! | `machine` | placement `pipeline` in a virtual machine: the process that starts it |
+//! | `vhost` | ports of that machine that are connections to a vhost-user switch |
+//! | `vhost_messages` | passes the messages of such a connection on |
 //! | `relay` | passes the bytes of clients on to that machine |
 //! | `guest` | the switch in that machine |
 //! | `opener` | what the compartment asks the process outside for |
@@ -88,6 +90,8 @@ mod relay;
 mod run;
 mod spread;
 mod surroundings;
+mod vhost;
+mod vhost_messages;
 mod write;
 
 pub use apart::{Apart, FunctionsConfig, FunctionsMachine};
@@ -100,3 +104,4 @@ pub use p4shield_io::ports::CONTROLLER;
 pub use program::{Again, Loaded, Loader, Traced, Unloadable};
 pub use run::{Config, EntriesFile, SwitchError, run};
 pub use surroundings::Placement;
+pub use vhost::VhostError;

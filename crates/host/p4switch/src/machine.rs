@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   interface ── macvtap, in QEMU's network namespace ── QEMU: virtio-net ──► AF_XDP, switch (`guest`)
+//!   vhost-user switch ── the machine's memory ────────── virtio-net ────────► (`vhost`)
 //!   clients ──► relay ── virtio-serial: frames ─────────────────────────────► desk
 //! ```
 //!
@@ -12,16 +13,18 @@ use crate::line::Setup;
 use crate::relay::{Entrances, Relay, RelayError};
 use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
+use crate::vhost::{Connected, Qemu, VHOST_USER, VhostPort, connect_all, name_inside};
 use p4shield_io::ports::CONTROLLER;
 use p4shield_line::switch::{FromSwitch, SWITCH_VERSION, ToSwitch};
 use p4shield_links::{LinkError, Tap};
 use p4shield_runtime::sandbox::new_network;
 use p4shield_text::{chain, printable};
-use p4shield_vmm::{Nic, SwitchMachine, copy_lines};
+use p4shield_vmm::{NetworkDevice, Nic, SwitchMachine, VhostNic, copy_lines};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -57,29 +60,38 @@ pub fn run_in_machine(
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
     check_inside(&setup.ports, setup.threads)?;
-    let names = setup.ports.iter().map(|(_, name)| name).filter(|name| *name != CONTROLLER);
-    let names: Vec<_> = names.cloned().collect();
-    if names.len() > MAX_NICS {
-        return Err(SwitchError::TooManyInside { ports: names.len(), most: MAX_NICS });
+    let sockets = VhostPort::among(&setup.ports)?;
+    let is_interface = |name: &&String| *name != CONTROLLER && !name.starts_with(VHOST_USER);
+    let names: Vec<_> = setup.ports.iter().map(|(_, name)| name).filter(is_interface).cloned().collect();
+    let ports = names.len() + sockets.len();
+    if ports > MAX_NICS {
+        return Err(SwitchError::TooManyInside { ports, most: MAX_NICS });
     }
     let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);
     metrics.as_ref().map(|listener| listener.set_nonblocking(true)).transpose().map_err(broken)?;
     let entrances = Entrances { commands: listen_on(&launch.socket)?, metrics };
     let taps =
         names.iter().enumerate().map(|(n, name)| Tapped::of(name, n)).collect::<Result<Vec<_>, _>>()?;
-    let nics = taps.iter().map(Tapped::nic).collect::<Result<_, _>>()?;
-    let interfaces = taps.iter().map(|tap| (tap.address, tap.interface.clone())).collect();
-    let network = new_network().map_err(broken)?;
+    let Some((connected, _listeners)) = connect_all(sockets, stop)? else { return Ok(()) };
+    let devices = Devices::of(&taps, connected)?;
+    let network = Arc::new(new_network().map_err(broken)?);
     hand_over(&taps, network.as_fd())?;
-    let started = SwitchMachine::start(&launch.machine, compartment_user(), network.as_fd(), nics);
+    let started = SwitchMachine::start(&launch.machine, compartment_user(), network.as_fd(), devices.all);
     let (machine, line, console) = started.map_err(|e| broken(io::Error::other(chain(&e))))?;
     // From here on QEMU has them.
-    drop((taps, network));
-    let served = Relay::new(line).map_err(broken).and_then(|relay| {
+    drop(taps);
+    let ending = Arc::new(AtomicBool::new(false));
+    let kept = devices.connected.into_iter().try_for_each(|(port, nic)| {
+        port.keep(Qemu { nic, network: Arc::clone(&network), ending: Arc::clone(&ending) })
+    });
+    drop(network);
+    let (interfaces, ends) = (devices.interfaces, Arc::clone(&ending));
+    let served = kept.map_err(broken).and_then(|()| Relay::new(line).map_err(broken)).and_then(|relay| {
         let copy = std::thread::Builder::new().name("console".to_owned());
         copy.spawn(move || copy_lines(console)).map_err(broken)?;
-        Host { relay, entrances, interfaces, said: VecDeque::new() }.serve(setup, stop, ready)
+        Host { relay, entrances, interfaces, ending: ends, said: VecDeque::new() }.serve(setup, stop, ready)
     });
+    ending.store(true, Ordering::Relaxed);
     let says_why = !matches!(served, Err(SwitchError::Compartment(_)));
     let how = machine.end(if says_why { GRACE } else { Duration::ZERO });
     match served {
@@ -92,11 +104,46 @@ fn broken(error: impl Into<io::Error>) -> SwitchError {
     SwitchError::Compartment(error.into())
 }
 
+/// The network devices of a machine.
+#[derive(Default)]
+struct Devices {
+    all: Vec<NetworkDevice>,
+    /// Their addresses, and their names in the machine.
+    interfaces: Vec<([u8; 6], String)>,
+    /// Connections to vhost-user switches, each with its device.
+    connected: Vec<(Connected, VhostNic)>,
+}
+
+impl Devices {
+    fn of(taps: &[Tapped], connected: Vec<Connected>) -> Result<Self, SwitchError> {
+        let mut devices = Self::default();
+        for tapped in taps {
+            let tap = tapped.tap.as_fd().try_clone_to_owned().map_err(broken)?;
+            let address = devices.name(tapped.interface.clone());
+            devices.all.push(NetworkDevice::Tap(Nic { tap, address, mtu: tapped.mtu }));
+        }
+        for port in connected {
+            let socket = port.interface();
+            let nic = VhostNic { address: devices.name(socket.clone()), socket };
+            devices.all.push(NetworkDevice::VhostUser(nic.clone()));
+            devices.connected.push((port, nic));
+        }
+        Ok(devices)
+    }
+
+    /// Notes the name of a further device, and returns its address: locally administered, and known to the
+    /// machine only, which finds its devices by them.
+    fn name(&mut self, interface: String) -> [u8; 6] {
+        let address = [0x02, b'P', b'4', 0, 0, self.all.len() as u8];
+        self.interfaces.push((address, interface));
+        address
+    }
+}
+
 /// A network interface, and the tap with its packets.
 struct Tapped {
     interface: String,
     tap: Tap,
-    address: [u8; 6],
     mtu: u32,
 }
 
@@ -104,14 +151,7 @@ impl Tapped {
     fn of(interface: &str, number: usize) -> Result<Self, LinkError> {
         let tap = Tap::of(interface, &format!("p4t{}.{number}", std::process::id()))?;
         let mtu = tap.mtu()?;
-        // Locally administered, and known to the machine only: it finds its devices by them.
-        let address = [0x02, b'P', b'4', 0, 0, number as u8];
-        Ok(Self { interface: interface.to_owned(), tap, address, mtu })
-    }
-
-    fn nic(&self) -> Result<Nic, SwitchError> {
-        let tap = self.tap.as_fd().try_clone_to_owned().map_err(broken)?;
-        Ok(Nic { tap, address: self.address, mtu: self.mtu })
+        Ok(Self { interface: interface.to_owned(), tap, mtu })
     }
 }
 
@@ -129,6 +169,8 @@ struct Host {
     relay: Relay,
     entrances: Entrances,
     interfaces: Vec<([u8; 6], String)>,
+    /// Set before the machine is told to end: a port that loses its connection then is no problem.
+    ending: Arc<AtomicBool>,
     /// Messages that are not read yet.
     said: VecDeque<FromSwitch>,
 }
@@ -136,7 +178,9 @@ struct Host {
 impl Host {
     /// Configures the switch, and passes the bytes of clients on until `stop` is set.
     fn serve(mut self, setup: &Setup, stop: &AtomicBool, ready: impl FnOnce()) -> Result<(), SwitchError> {
-        let json = serde_json::to_vec(setup).map_err(|e| broken(io::Error::from(e)))?;
+        let mut inside = setup.clone();
+        inside.ports.iter_mut().for_each(|(number, name)| *name = name_inside(*number, name));
+        let json = serde_json::to_vec(&inside).map_err(|e| broken(io::Error::from(e)))?;
         let booted = self.wait_for(BOOT, stop)?;
         match booted {
             None => return Ok(()),
@@ -180,6 +224,7 @@ impl Host {
 
     /// Has the switch end.
     fn stop(mut self) -> Result<(), SwitchError> {
+        self.ending.store(true, Ordering::Relaxed);
         let end = Instant::now() + GRACE;
         let mut sent = self.relay.send(&ToSwitch::Stop);
         while sent.is_ok() && Instant::now() < end {

@@ -14,7 +14,7 @@
 
 use crate::line::{Ask, Client, Message, Seen, Setup, Told, receive, send};
 use crate::permit::{Permitted, beside};
-use crate::run::{SwitchError, check_inside, listen_for_metrics, listen_on};
+use crate::run::{SwitchError, check_inside, check_no_machine, listen_for_metrics, listen_on};
 use crate::surroundings::compartment_user;
 use p4shield_compartment::LocalProcess;
 use p4shield_control::{Measure, SandboxReport, Socket};
@@ -67,6 +67,7 @@ pub fn run_in_compartment(
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
     check_inside(&setup.ports, setup.threads)?;
+    check_no_machine(&setup.ports)?;
     let listener = listen_on(&launch.socket)?;
     let permits = listen_on(&beside(&launch.socket))?;
     let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);

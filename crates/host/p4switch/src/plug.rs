@@ -4,6 +4,7 @@ use crate::controller::NO_CONTROLLER;
 use crate::desk::Desk;
 use crate::order::{PortChange, PortOrder, Work};
 use crate::ports::Port;
+use crate::vhost::VHOST_USER;
 use p4shield_io::afxdp::{InterfacePort, PortPart};
 use p4shield_io::ports::{CONTROLLER, DPDK, PCAP};
 use p4shield_switch::Share;
@@ -17,6 +18,12 @@ impl Desk {
         let interface = printable(interface);
         let _alone = self.ports.change();
         self.ports.check_free(number, &interface)?;
+        if interface.starts_with(VHOST_USER) {
+            return Err(format!(
+                "{interface}: only a switch in a virtual machine has vhost-user ports, which are connected \
+                 when it starts; stop it, and give it --port {number}={interface}"
+            ));
+        }
         if [DPDK, PCAP].iter().any(|kind| interface.starts_with(kind)) {
             return Err(format!(
                 "{interface}: DPDK devices and capture files are opened when the switch starts; stop it, and \

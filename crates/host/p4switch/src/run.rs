@@ -13,6 +13,7 @@ use crate::order::{Inbox, threads};
 use crate::ports::{Nudge, Port, PortList};
 use crate::program::{Loaded, Loader, Traced, parsed};
 use crate::surroundings::{Interfaces, Placement, Restriction, Watching};
+use crate::vhost::{VHOST_USER, VhostError};
 use p4shield_io::afxdp::Watch;
 use p4shield_io::ports::{self, OpenPorts, PortsConfig};
 use p4shield_links::LinkError;
@@ -122,8 +123,17 @@ pub enum SwitchError {
         /// The things that it needs.
         needs: &'static str,
     },
+    /// The port is for a switch in a virtual machine: its number and name.
+    #[error(
+        "port {0} is {1}, and only a switch in a virtual machine has vhost-user ports; add --placement \
+         pipeline --compartment vm, or give it a DPDK device (dpdk:net_virtio_user0,path=SOCKET)"
+    )]
+    OnlyInMachine(u16, String),
+    /// A vhost-user port has no connection.
+    #[error(transparent)]
+    Vhost(#[from] VhostError),
     /// A machine has no place for so many network devices.
-    #[error("{ports} interfaces as ports: a switch in a virtual machine has at most {most}")]
+    #[error("{ports} interfaces and sockets as ports: a switch in a virtual machine has at most {most}")]
     TooManyInside {
         /// The ports.
         ports: usize,
@@ -154,6 +164,9 @@ impl SwitchError {
     /// Returns whether files or options are refused, whatever the state of the machine.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
+        if let Self::Vhost(error) = self {
+            return error.is_refusal();
+        }
         matches!(
             self,
             Self::NoPorts
@@ -162,6 +175,7 @@ impl SwitchError {
                 | Self::Numbers(_)
                 | Self::Entries { .. }
                 | Self::NotInside { .. }
+                | Self::OnlyInMachine(..)
                 | Self::TooManyInside { .. }
                 | Self::Refused(_)
         )
@@ -191,6 +205,7 @@ pub fn run(
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
     check(&config.ports, config.threads)?;
+    check_no_machine(&config.ports)?;
     let place = Place {
         entrance: listen_on(&config.socket)?,
         metrics: config.metrics.map(listen_for_metrics).transpose()?,
@@ -270,6 +285,12 @@ pub(crate) fn check(ports: &[(u16, String)], threads: usize) -> Result<(), Switc
         return Err(SwitchError::Files);
     }
     Ok(())
+}
+
+/// Returns an error for a port that only a switch in a virtual machine has.
+pub(crate) fn check_no_machine(ports: &[(u16, String)]) -> Result<(), SwitchError> {
+    let found = ports.iter().find(|(_, name)| name.starts_with(VHOST_USER));
+    found.map_or(Ok(()), |(number, name)| Err(SwitchError::OnlyInMachine(*number, name.clone())))
 }
 
 /// As [`check`], for a switch in a compartment.

@@ -54,6 +54,17 @@ pub struct Options {
 }
 
 impl Options {
+    /// Returns the options of a plain machine whose memory other processes can map, as a switch does with
+    /// vhost-user. That of a TEE is its own.
+    #[must_use]
+    pub fn with_shared_memory(mut self) -> Self {
+        if self.objects.is_empty() {
+            self.objects.push(shared_memory(&self.memory));
+            self.machine = format!("{},memory-backend={MEMORY}", self.machine);
+        }
+        self
+    }
+
     /// Returns the arguments, in the order in which QEMU's documentation has them.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
@@ -83,8 +94,7 @@ pub fn options(request: &Request<'_>) -> Result<Options, OptionsError> {
         Guest::Plain => (Vec::new(), plain_cpu(request.accelerator).to_owned()),
         Guest::SevSnp(guest) => {
             // Shared pages are a memfd, private ones a guest_memfd that QEMU adds by itself.
-            let memory = format!("memory-backend-memfd,id={MEMORY},size={mebibytes},share=on");
-            (vec![memory, guest.object(TEE)], guest.cpu.clone())
+            (vec![shared_memory(&mebibytes), guest.object(TEE)], guest.cpu.clone())
         }
         Guest::Tdx(guest) => {
             let memory = format!("memory-backend-ram,id={MEMORY},size={mebibytes}");
@@ -101,6 +111,11 @@ pub fn options(request: &Request<'_>) -> Result<Options, OptionsError> {
         firmware,
         devices: devices(request),
     })
+}
+
+/// Returns the object of memory that a descriptor stands for.
+fn shared_memory(size: &str) -> String {
+    format!("memory-backend-memfd,id={MEMORY},size={size},share=on")
 }
 
 fn devices(request: &Request<'_>) -> Vec<&'static Path> {

@@ -4,9 +4,10 @@
 //! while it runs: no disk, no network, no display, no firmware settings of the host's. Every channel to
 //! it is an inherited descriptor, so that nothing of it has a name in the host's file system.
 
-use crate::nic::Nic;
+use crate::nic::NetworkDevice;
 use crate::regions::{BRIDGES, FIRST_BRIDGE};
 use p4shield_image::command_line;
+use p4shield_qemu::Accelerator;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
@@ -69,23 +70,24 @@ pub(crate) fn arguments(machine: &Machine, lines: &Lines) -> Vec<String> {
     all
 }
 
-/// Returns the arguments of QEMU for the machine of a P4 switch, with these network devices and the
-/// descriptors of their taps.
+/// Returns the arguments of QEMU for the machine of a P4 switch, with these network devices.
 pub(crate) fn switch_arguments(
     machine: &Machine,
     console: RawFd,
     line: RawFd,
-    nics: &[(RawFd, &Nic)],
+    devices: &[NetworkDevice],
 ) -> Vec<String> {
-    let mut all = head(machine, "p4switch", console);
+    let shares_memory = devices.iter().any(NetworkDevice::shares_memory);
+    let options = machine.options.clone();
+    let options = if shares_memory { options.with_shared_memory() } else { options };
+    let mut all = head(&Machine { options, ..machine.clone() }, "p4switch", console);
     let mut add = |name: &str, value: String| all.extend([format!("-{name}"), value]);
     add("device", "virtio-serial-pci,max_ports=2".to_owned());
     add("chardev", format!("socket,id=line,fd={line}"));
     add("device", "virtserialport,chardev=line,nr=1,name=line".to_owned());
-    for (n, (fd, nic)) in nics.iter().enumerate() {
-        add("netdev", format!("tap,id=port{n},fd={fd}"));
-        add("device", nic.device(n));
-    }
+    let is_emulated = machine.options.accelerator.starts_with(Accelerator::Tcg.name());
+    let devices = devices.iter().enumerate();
+    all.extend(devices.flat_map(|(n, device)| device.options(n, is_emulated)).flatten());
     all.extend(tail());
     all
 }
@@ -115,9 +117,10 @@ fn tail() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use p4shield_qemu::{
-        Accelerator, Guest, QemuVersion, QuoteService, Request, SnpGuest, TdxGuest, Tee, options,
-    };
+    use crate::nic::Nic;
+    use crate::vhost::VhostNic;
+    use p4shield_qemu::{Guest, QemuVersion, QuoteService, Request, SnpGuest, TdxGuest, Tee, options};
+    use std::fs::File;
     use std::os::fd::AsRawFd;
 
     /// The machines with golden command lines.
@@ -156,12 +159,19 @@ mod tests {
         for (name, accelerator, guest) in guests() {
             is_golden(name, &arguments(&machine(accelerator, guest), &lines));
         }
-        let nic = |number| {
-            let tap = std::fs::File::open("/dev/null").unwrap().into();
-            Nic { tap, address: [2, 0, 0, 0, 0, number], mtu: 1500 }
+        let machine = machine(Accelerator::Tcg, Guest::Plain);
+        let nic = |fd, number| {
+            let tap = File::open("/dev/null").unwrap();
+            // A number that each run has.
+            let tap = rustix::io::fcntl_dupfd_cloexec(tap, fd).unwrap();
+            assert_eq!(tap.as_raw_fd(), fd);
+            NetworkDevice::Tap(Nic { tap, address: [2, 0, 0, 0, 0, number], mtu: 1500 })
         };
-        let (nics, machine) = ([nic(0), nic(1)], machine(Accelerator::Tcg, Guest::Plain));
-        is_golden("switch", &switch_arguments(&machine, 10, 11, &[(12, &nics[0]), (13, &nics[1])]));
+        let mut devices = vec![nic(900, 0), nic(901, 1)];
+        is_golden("switch", &switch_arguments(&machine, 10, 11, &devices));
+        let vhost = VhostNic { address: [2, 0, 0, 0, 0, 1], socket: "vhost2".to_owned() };
+        devices[1] = NetworkDevice::VhostUser(vhost);
+        is_golden("switch-vhost-user", &switch_arguments(&machine, 10, 11, &devices));
     }
 
     /// Compares arguments with the file of this name, in which each option has a line.

@@ -32,15 +32,17 @@ mod regions;
 mod session;
 mod switch;
 mod trial;
+mod vhost;
 
 pub use command::Machine;
 pub use error::VmmError;
 pub use log_copy::copy_lines;
-pub use nic::Nic;
+pub use nic::{NetworkDevice, Nic};
 pub use prove::{Ground, Proof, Verdict, prove};
 pub use qmp::QmpError;
 pub use regions::MAX_REGIONS;
 pub use switch::SwitchMachine;
+pub use vhost::VhostNic;
 
 use carrier::Carrier;
 use guest::Guest;

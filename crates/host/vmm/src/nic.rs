@@ -1,8 +1,16 @@
 //! The network devices of a machine.
 
-use std::os::fd::OwnedFd;
+use crate::vhost::VhostNic;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// A network device of a machine.
+/// The switch sees whole packets with their checksums: AF_XDP knows no offloads.
+const NO_OFFLOADS: &str =
+    ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off";
+
+/// Without KVM, QEMU 7.2 follows a null pointer when a guest masks an MSI-X vector of a vhost-user device.
+const NO_VECTORS: &str = ",vectors=0";
+
+/// A network device of a machine, with a tap.
 #[derive(Debug)]
 pub struct Nic {
     /// The tap with its packets.
@@ -13,17 +21,48 @@ pub struct Nic {
     pub mtu: u32,
 }
 
-impl Nic {
-    /// Returns QEMU's option of the device. The switch sees whole packets with their checksums: AF_XDP knows
-    /// no offloads.
-    pub(crate) fn device(&self, number: usize) -> String {
-        let address = self.address.map(|byte| format!("{byte:02x}")).join(":");
-        let offloads = ["csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"];
-        let offloads = offloads.map(|name| format!(",{name}=off")).concat();
-        let mtu = self.mtu;
-        format!(
-            "virtio-net-pci,netdev=port{number},mac={address},host_mtu={mtu},romfile=,rx_queue_size=1024\
-             {offloads}"
-        )
+/// A network device of a machine, by the way in which the host has its packets.
+#[derive(Debug)]
+pub enum NetworkDevice {
+    /// A tap, which QEMU reads and writes.
+    Tap(Nic),
+    /// A vhost-user switch, which maps the machine's memory.
+    VhostUser(VhostNic),
+}
+
+impl NetworkDevice {
+    /// Returns the descriptor that QEMU has to inherit.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        if let Self::Tap(nic) = self { Some(nic.tap.as_fd()) } else { None }
+    }
+
+    /// Returns whether another process has to map the machine's memory.
+    pub(crate) const fn shares_memory(&self) -> bool {
+        matches!(self, Self::VhostUser(_))
+    }
+
+    /// Returns QEMU's options, each with its value, for the device of this number in a machine whose
+    /// processor QEMU emulates, or not.
+    pub(crate) fn options(&self, number: usize, is_emulated: bool) -> Vec<[String; 2]> {
+        let option = |name: &str, value| [format!("-{name}"), value];
+        let device = |address: [u8; 6], more: &str| {
+            let address = address.map(|byte| format!("{byte:02x}")).join(":");
+            let queue = "romfile=,rx_queue_size=1024";
+            let device =
+                format!("virtio-net-pci,netdev=port{number},mac={address}{more},{queue}{NO_OFFLOADS}");
+            option("device", device)
+        };
+        match self {
+            Self::Tap(Nic { tap, address, mtu }) => {
+                let netdev = format!("tap,id=port{number},fd={}", tap.as_raw_fd());
+                vec![option("netdev", netdev), device(*address, &format!(",host_mtu={mtu}"))]
+            }
+            Self::VhostUser(nic) => vec![
+                option("chardev", format!("socket,id=vhost{number},{}", nic.listening())),
+                option("netdev", format!("vhost-user,id=port{number},chardev=vhost{number}")),
+                // Not every switch knows the feature with which it would have an MTU: it has 1500 bytes.
+                device(nic.address, if is_emulated { NO_VECTORS } else { "" }),
+            ],
+        }
     }
 }

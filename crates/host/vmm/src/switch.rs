@@ -4,8 +4,8 @@ use crate::command::{Machine, switch_arguments};
 use crate::error::VmmError;
 use crate::finish;
 use crate::launch::{PATH, inherit, pair, spawn};
-use crate::nic::Nic;
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use crate::nic::{NetworkDevice, Nic};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct SwitchMachine {
 impl SwitchMachine {
     /// Starts a machine with these network devices, in the network namespace of their taps. Returns the line
     /// to its program, and its console, too. QEMU runs as user `uid`, if this process is root's. Called while
-    /// the process has one thread.
+    /// the process has one thread. With vhost-user devices the machine starts once each is connected.
     ///
     /// # Errors
     /// QEMU cannot be started.
@@ -27,10 +27,10 @@ impl SwitchMachine {
         machine: &Machine,
         uid: u32,
         network: BorrowedFd<'_>,
-        nics: Vec<Nic>,
+        devices: Vec<NetworkDevice>,
     ) -> Result<(Self, UnixStream, UnixStream), VmmError> {
-        let channels = Channels::new(&nics)?;
-        let child = spawn(machine, uid, Some(network), |machine| channels.arguments(machine, &nics))?;
+        let channels = Channels::new(&devices)?;
+        let child = spawn(machine, uid, Some(network), |machine| channels.arguments(machine, &devices))?;
         Ok((Self { child }, channels.line.0, channels.console.0))
     }
 
@@ -44,9 +44,10 @@ impl SwitchMachine {
         machine: &Machine,
         nics: Vec<Nic>,
     ) -> Result<(Self, UnixStream, UnixStream), VmmError> {
-        let channels = Channels::new(&nics)?;
+        let devices: Vec<_> = nics.into_iter().map(NetworkDevice::Tap).collect();
+        let channels = Channels::new(&devices)?;
         let mut command = Command::new(&machine.qemu);
-        command.args(channels.arguments(machine, &nics)).env_clear().env("PATH", PATH);
+        command.args(channels.arguments(machine, &devices)).env_clear().env("PATH", PATH);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let program = || machine.qemu.display().to_string();
         let spawned = command.spawn();
@@ -65,26 +66,25 @@ impl SwitchMachine {
     }
 }
 
-/// The channels of a machine, each with this process's end first, and the descriptors that QEMU inherits.
+/// The channels of a machine, each with this process's end first.
 struct Channels {
     console: (UnixStream, UnixStream),
     line: (UnixStream, UnixStream),
-    taps: Vec<RawFd>,
 }
 
 impl Channels {
-    fn new(nics: &[Nic]) -> Result<Self, VmmError> {
+    fn new(devices: &[NetworkDevice]) -> Result<Self, VmmError> {
         let [console, line] = [pair()?, pair()?];
-        let taps = nics.iter().map(|nic| inherit(&nic.tap)).collect::<Result<_, _>>()?;
+        let taps = devices.iter().filter_map(NetworkDevice::descriptor);
+        taps.map(inherit).try_for_each(|inherited| inherited.map(drop))?;
         for theirs in [&console.1, &line.1] {
             inherit(theirs)?;
         }
-        Ok(Self { console, line, taps })
+        Ok(Self { console, line })
     }
 
     /// Returns QEMU's arguments.
-    fn arguments(&self, machine: &Machine, nics: &[Nic]) -> Vec<String> {
-        let nics: Vec<_> = self.taps.iter().copied().zip(nics).collect();
-        switch_arguments(machine, self.console.1.as_raw_fd(), self.line.1.as_raw_fd(), &nics)
+    fn arguments(&self, machine: &Machine, devices: &[NetworkDevice]) -> Vec<String> {
+        switch_arguments(machine, self.console.1.as_raw_fd(), self.line.1.as_raw_fd(), devices)
     }
 }

@@ -22,7 +22,7 @@ use super::program::{self, Objects, Source};
 use super::{Socket, load};
 use crate::commands::p4vm::measure;
 
-/// Forward packets between interfaces, DPDK devices or capture files, as a P4 program decides
+/// Forward packets between interfaces, DPDK devices, DPDK switches or capture files, as a P4 program decides
 ///
 /// The program is verified first. SIGINT and SIGTERM end the switch, which leaves the interfaces as they
 /// were. An interface that is a port gets no packets to this machine's own network stack.
@@ -35,6 +35,8 @@ use crate::commands::p4vm::measure;
 ///   p4shield switch run router.p4 --port 1=pcap:in.pcap --port 2=pcap:,out.pcap
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --placement pipeline
 ///   p4shield switch run router.p4 --port 1=veth1 --port 2=veth2 --placement pipeline --compartment vm
+///   p4shield switch run router.p4 --port 1=veth1 --port 2=vhost-user:/run/p4.sock,server \
+///     --placement pipeline --compartment vm
 ///   p4shield switch run router.p4 --port 1=dpdk:0000:01:00.0 --port 2=dpdk:net_af_packet0,iface=eth2
 ///
 /// pcap:IN,OUT is a capture file to read, whose packets arrive at the port, and one to write, which gets
@@ -47,7 +49,16 @@ use crate::commands::p4vm::measure;
 /// --placement pipeline: the switch runs in a process of its own that has no file, no capability and no
 /// network but the rings of its ports. This process stays: it opens ports and admits clients. If either ends,
 /// so does the other. DPDK devices and capture files are no ports of such a switch. With --compartment vm it
-/// runs in a virtual machine, whose network devices are taps of the interfaces.
+/// runs in a virtual machine, whose network devices are taps of the interfaces, or vhost-user connections to
+/// DPDK switches (Open vSwitch, testpmd, any with DPDK's net_vhost):
+///
+///   vhost-user:SOCKET          the DPDK switch listens there: net_vhost0,iface=SOCKET, or a port of type
+///                              dpdkvhostuser; it has to be there before this one starts
+///   vhost-user:SOCKET,server   the DPDK switch connects: net_vhost0,iface=SOCKET,client=1, or a port of
+///                              type dpdkvhostuserclient; the machine starts once it has connected
+///
+/// Commands show such a port as vhostNUMBER. It is down while the DPDK switch is gone, and up again once that
+/// is back.
 ///
 /// Exit code 3 if the program or a file is refused.
 #[derive(Debug, clap::Args)]
@@ -55,8 +66,8 @@ use crate::commands::p4vm::measure;
 pub(super) struct Run {
     #[command(flatten)]
     source: Source,
-    /// A port: its number in the program, and the network interface, dpdk:DEVICE or pcap:IN,OUT; once for
-    /// each port
+    /// A port: its number in the program, and the network interface, dpdk:DEVICE, pcap:IN,OUT,
+    /// vhost-user:SOCKET or vhost-user:SOCKET,server; once for each port
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true, value_parser = port)]
     ports: Vec<Port>,
     /// The controller's port: packets that leave by it are for `p4shield switch packet receive`, and those of

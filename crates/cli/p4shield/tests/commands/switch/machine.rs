@@ -6,6 +6,7 @@ use p4shield_testbed::guest::{p4vm_image, switch_image};
 use p4shield_testbed::process::children;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Returns true without QEMU, which it reports.
 pub(super) fn lacks_qemu() -> bool {
@@ -17,19 +18,25 @@ pub(super) fn lacks_qemu() -> bool {
 }
 
 /// Returns the image, where QEMU can start machines.
-fn image() -> Option<PathBuf> {
+pub(super) fn image() -> Option<PathBuf> {
     (!lacks_qemu()).then(|| switch_image().unwrap())
 }
 
 impl Scene {
     /// Starts the example in a machine, with no other capabilities than the service has.
     fn start_machine(&self, image: &Path) -> Guarded {
-        let options = ["--compartment", "vm", "--accelerator", "tcg", "--metrics", "127.0.0.1:9465"];
-        let run = self.run_command(&[&["--placement", "pipeline"], &options[..]].concat());
+        let run = self.run_command(&["--metrics", "127.0.0.1:9465"]);
+        self.start_command(&mut self.in_machine(&run, image))
+    }
+
+    /// Returns a command that runs a switch, in a machine and with no other capabilities than the service
+    /// has.
+    pub(super) fn in_machine(&self, run: &Command, image: &Path) -> Command {
         let mut command = self.host.command("setpriv");
         command.arg(format!("--bounding-set=-all{}", capabilities())).arg("--no-new-privs");
-        command.arg(run.get_program()).args(run.get_args()).arg("--image").arg(image);
-        self.start_command(&mut command)
+        command.arg(run.get_program()).args(run.get_args()).args(["--placement", "pipeline"]);
+        command.args(["--compartment", "vm", "--accelerator", "tcg", "--image"]).arg(image);
+        command
     }
 
     /// Returns the taps of the host's interfaces.

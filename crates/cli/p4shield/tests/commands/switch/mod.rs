@@ -21,6 +21,7 @@ mod selector;
 mod stress;
 mod threads;
 mod trace;
+mod vhost;
 mod watch;
 
 use std::path::{Path, PathBuf};

@@ -1,92 +1,168 @@
-//! `p4shield-dev bench isolation`: what an attack on its own switch lets a tenant take from another one.
+//! `p4shield-dev bench isolation`: what an adversary takes from another tenant.
 //!
-//! Two tenants with stock Open vSwitches on one core, at the baseline (one for both) and at level 2 (one
-//! each). The victim sends packets at a steady rate from one of its VMs to the other, and probes. The
-//! attacker's switch has an access list that allows one address, one source port, one destination port;
-//! the attacker's VM, or a machine outside, sends packets that miss it in 8,192 ways (tuple space explosion,
-//! Csikor et al., CoNEXT 2019). Senders and receivers share the first core; the switches have the last one.
+//! Two tenants with stock Open vSwitches on one core, at the baseline (one for both) and at levels (one each
+//! from level 2 on). The victim sends packets at a steady rate from one of its VMs to the other, and probes;
+//! the adversary does one of the things of [`Attack`]. Its switch has an access list that allows one address,
+//! one source port, one destination port: packets that miss it in 8,192 ways are a tuple space explosion
+//! (Csikor et al., CoNEXT 2019). With P4, each VM has a program, which its tenant's P4 VM runs. Senders and
+//! receivers share the first core; the switches have the last one.
 
+mod daemon;
+mod deeds;
+mod processes;
+mod programs;
+mod results;
+mod rows;
 mod sweep;
 mod traffic;
 mod world;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
-use world::World;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use crate::args::seconds;
 use crate::bar::Bar;
-use crate::figures::{figure, over_rounds};
 use crate::name;
-use crate::stats::Percentiles;
+use crate::topology::{Level, in_turn};
+use results::Sample;
+pub use rows::{Row, Verdict};
+use traffic::Extent;
+use world::World;
 
-/// An attack on the switch of the other tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// A deed of the adversary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Attack {
-    /// None.
-    None,
-    /// From a VM of that tenant.
-    Tenant,
-    /// From a machine outside, to a VM of that tenant.
+    /// Nothing
+    Idle,
+    /// Its VM sends packets of one connection
+    Ordinary,
+    /// A machine outside sends packets that its switch's rules tell apart in many ways
     Outside,
+    /// Its VM sends such packets
+    Tenant,
+    /// Its P4 program burns its budget for each packet of ordinary traffic (with P4 only)
+    Burn,
+    /// Its P4 VM stops (with P4 only)
+    Stop,
+    /// Its P4 VM stops and ordinary traffic fills its ring (with P4 only)
+    Ring,
+    /// Its P4 VM writes rubbish into all memory that it shares, under ordinary traffic (with P4 only)
+    Scribble,
+    /// Its switch is killed whenever it runs
+    Kill,
+    /// Its switch was taken over and takes memory
+    Memory,
+    /// Its switch was taken over and forks without end
+    Forks,
+    /// As `forks`, and each process begins a session
+    Sessions,
 }
 
 impl Attack {
-    const ALL: [Self; 3] = [Self::None, Self::Tenant, Self::Outside];
+    const ALL: [Self; 12] = [
+        Self::Idle,
+        Self::Ordinary,
+        Self::Outside,
+        Self::Tenant,
+        Self::Burn,
+        Self::Stop,
+        Self::Ring,
+        Self::Scribble,
+        Self::Kill,
+        Self::Memory,
+        Self::Forks,
+        Self::Sessions,
+    ];
+
+    /// Reports whether the adversary needs a P4 VM for it.
+    const fn needs_p4(self) -> bool {
+        matches!(self, Self::Burn | Self::Stop | Self::Ring | Self::Scribble)
+    }
+
+    /// Reports whether its switch answers questions meanwhile.
+    const fn leaves_switch(self) -> bool {
+        !matches!(self, Self::Kill | Self::Memory | Self::Forks | Self::Sessions)
+    }
 }
 
-const BASELINE: &str = "baseline";
-const LEVEL_2: &str = "2";
+/// Programs of the tenants' VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum P4 {
+    /// No VM has one
+    Without,
+    /// Each VM has one in both directions
+    With,
+}
 
 /// Options of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
+    /// How switches are divided among tenants
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Level::Baseline, Level::Two])]
+    pub levels: Vec<Level>,
+    /// Deeds of the adversary; `idle` is always measured, too
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Attack::ALL)]
+    pub attacks: Vec<Attack>,
+    /// P4 programs of the tenants' VMs
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [P4::Without, P4::With])]
+    pub p4: Vec<P4>,
     /// Rounds; the report has their median, and the lost probes of all
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
     /// Seconds of each measurement
     #[arg(long = "seconds", value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub time: Duration,
+    /// One round of one second each
+    #[arg(long, conflicts_with_all = ["rounds", "time"])]
+    pub quick: bool,
     /// Packets a second of the victim
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
     pub rate: u32,
-    /// Packets a second of the attacker
+    /// The same with P4, whose threads have the same cores
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
+    pub p4_rate: u32,
+    /// Packets a second of the adversary
     #[arg(long, default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(100..=200_000))]
     pub attack_rate: u32,
+    /// Write each measurement into this file; one that is in the file already is not made again
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
 }
 
-/// The victim's traffic during an attack.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// How switches are divided among tenants.
-    pub level: &'static str,
-    /// The attack.
-    #[serde(rename = "attack")]
-    pub mode: Attack,
-    /// Packets a second of the attacker.
-    pub attack_pps: f64,
-    /// Masks that the attacker's switch searched for a packet, on average.
-    pub masks: f64,
-    /// Packets a second that the victim sent.
-    pub sent_pps: f64,
-    /// Packets a second that arrived.
-    pub received_pps: f64,
-    /// `received_pps` over that without an attack.
-    pub ratio: f64,
-    /// Probes of the victim, in all rounds.
-    pub probes: u64,
-    /// Probes without an answer within a second.
-    pub lost_probes: u64,
-    /// Microseconds from a probe to its answer.
-    pub micros: Percentiles,
+impl Options {
+    const fn rounds(&self) -> u16 {
+        if self.quick { 1 } else { self.rounds }
+    }
+
+    fn time(&self) -> Duration {
+        if self.quick { Duration::from_secs(1) } else { self.time }
+    }
+
+    const fn rate(&self, p4: P4) -> u32 {
+        match p4 {
+            P4::Without => self.rate,
+            P4::With => self.p4_rate,
+        }
+    }
+
+    /// Returns what is measured at a level, in this order.
+    fn cells(&self) -> Vec<(P4, Attack)> {
+        let is_wanted = |a: &Attack| *a == Attack::Idle || self.attacks.contains(a);
+        let attacks = Attack::ALL.into_iter().filter(is_wanted);
+        let cells = self.p4.iter().flat_map(|p4| attacks.clone().map(|attack| (*p4, attack)));
+        cells.filter(|(p4, attack)| *p4 == P4::With || !attack.needs_p4()).collect()
+    }
 }
 
 /// All figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// By level and attack.
+    /// By P4, level and attack.
     pub rows: Vec<Row>,
     /// The claims.
     pub bars: Vec<Bar>,
@@ -95,114 +171,52 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    usize::from(options.rounds) * 2 * Attack::ALL.len()
+    usize::from(options.rounds()) * options.levels.len() * options.cells().len()
 }
 
 /// Measures; calls `progress` before each step.
 ///
 /// # Errors
-/// The switches cannot be made, or the victim's packets do not pass without an attack.
+/// The switches cannot be made, the victim's packets do not pass without an attack, or the file of the option
+/// `resume` cannot be read or written, or has other measurements.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
-    let mut rows = Vec::new();
-    for round in 1..=options.rounds {
-        for level in [BASELINE, LEVEL_2] {
-            for attack in Attack::ALL {
-                progress(format!("round {round}, level {level}, attack: {}", name(attack)));
-                // Each attack meets a switch that remembers nothing of the one before.
-                rows.push(measure(&World::start(level)?, level, attack, options)?);
+    let mut results = results::open(options)?;
+    for round in 1..=options.rounds() {
+        for level in in_turn(&options.levels, round) {
+            for (p4, attack) in options.cells() {
+                let [at, programs, deed] = [name(level), name(p4), name(attack)];
+                progress(format!("round {round}, level {at}, {programs} P4, adversary: {deed}"));
+                let place = Place { round, level, p4, attack };
+                if !results.samples.iter().any(|sample| sample.place == place) {
+                    results.add(measure(place, options)?)?;
+                }
             }
         }
     }
-    let rows = over_rounds(rows);
-    Ok(Report { bars: bars(&rows), rows })
+    let rows = rows::of(&results.samples);
+    Ok(Report { bars: rows::bars(&rows), rows })
 }
 
-fn measure(world: &World, level: &'static str, attack: Attack, options: &Options) -> anyhow::Result<Row> {
-    let stream = world.attack(attack)?;
-    let seen = traffic::measure(&world.victim()?, stream.as_ref(), options, || world.clear_lookups())?;
-    Ok(Row {
-        level,
-        mode: attack,
-        attack_pps: seen.attack_pps,
-        masks: world.lookups()?,
-        sent_pps: seen.sent_pps,
-        received_pps: seen.received_pps,
-        ratio: f64::NAN,
-        probes: seen.probes,
-        lost_probes: seen.lost_probes,
-        micros: seen.micros,
-    })
+/// The place of a measurement in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    round: u16,
+    level: Level,
+    p4: P4,
+    attack: Attack,
 }
 
-fn bars(rows: &[Row]) -> Vec<Bar> {
-    let at = |level: &'static str| rows.iter().filter(move |r| r.level == level && r.mode != Attack::None);
-    let kept = at(LEVEL_2).map(|r| r.ratio).fold(f64::INFINITY, f64::min);
-    let lost = at(LEVEL_2).map(|r| r.lost_probes).sum::<u64>();
-    let left = at(BASELINE).filter(|r| r.mode == Attack::Tenant).map(|r| r.ratio).fold(0.0, f64::max);
-    vec![
-        Bar {
-            claim: "level 2: share of its rate that the victim keeps",
-            bar: ">= 0.95",
-            measured: kept,
-            met: kept >= 0.95,
-        },
-        Bar {
-            claim: "level 2: probes that the victim loses",
-            bar: "0",
-            measured: lost as f64,
-            met: lost == 0,
-        },
-        Bar {
-            claim: "baseline: share that an attack by a tenant leaves",
-            bar: "<= 0.70",
-            measured: left,
-            met: left <= 0.70,
-        },
-    ]
-}
-
-figure!(
-    Row,
-    Attack::None,
-    |r| r.received_pps,
-    [level],
-    fn of_rounds(mut rounds: Vec<Self>) -> Self {
-        rounds.sort_by(|a, b| a.received_pps.total_cmp(&b.received_pps));
-        let [probes, lost_probes] =
-            [|r: &Self| r.probes, |r: &Self| r.lost_probes].map(|count| rounds.iter().map(count).sum());
-        Self { probes, lost_probes, ..rounds.swap_remove(rounds.len() / 2) }
+fn measure(place: Place, options: &Options) -> anyhow::Result<Sample> {
+    let Place { level, p4, attack, .. } = place;
+    // Each attack meets a switch that remembers nothing of the one before.
+    let world = World::start(level, p4 == P4::With, attack)?;
+    let deed = world.deed(attack, options.attack_rate)?;
+    let extent = Extent { rate: options.rate(p4), time: options.time() };
+    let clear = || if attack.leaves_switch() { world.clear_lookups() } else { Ok(()) };
+    let mut seen = traffic::measure(&world.victim()?, deed, extent, clear)?;
+    if attack.needs_p4() {
+        seen.outcome = [seen.outcome, world.p4_outcome()?].join("; ");
     }
-);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(level: &'static str, mode: Attack, ratio: f64, lost_probes: u64) -> Row {
-        let micros = Percentiles { p50: 1.0, p90: 1.0, p99: 1.0 };
-        let [attack_pps, masks, sent_pps, received_pps] = [0.0, 1.0, 2e4, 2e4 * ratio];
-        let probes = 100;
-        Row { level, mode, attack_pps, masks, sent_pps, received_pps, ratio, probes, lost_probes, micros }
-    }
-
-    #[test]
-    fn bars_are_about_the_worst_attack() {
-        let rows = [
-            row(BASELINE, Attack::None, 1.0, 0),
-            row(BASELINE, Attack::Tenant, 0.25, 80),
-            row(BASELINE, Attack::Outside, 0.9, 9),
-            row(LEVEL_2, Attack::None, 1.0, 7),
-            row(LEVEL_2, Attack::Tenant, 0.99, 0),
-            row(LEVEL_2, Attack::Outside, 0.96, 1),
-        ];
-        let found: Vec<_> = bars(&rows).iter().map(|b| (b.measured, b.met)).collect();
-        assert_eq!(found, [(0.96, true), (1.0, false), (0.25, true)]);
-    }
-
-    #[test]
-    fn rounds_have_a_median_and_all_lost_probes() {
-        let rounds = [0.5, 0.9, 0.7].map(|ratio| row(LEVEL_2, Attack::Tenant, ratio, 2));
-        let [row] = &over_rounds(rounds.to_vec())[..] else { panic!("one figure") };
-        assert_eq!((row.received_pps, row.probes, row.lost_probes), (14_000.0, 300, 6));
-    }
+    let masks = attack.leaves_switch().then(|| world.lookups()).transpose()?;
+    Ok(Sample { place, masks, seen })
 }

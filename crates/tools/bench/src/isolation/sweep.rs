@@ -1,4 +1,4 @@
-//! The attacker's packets: headers that each differ from what an access list allows in one bit of an address
+//! The adversary's packets: headers that each differ from what an access list allows in one bit of an address
 //! and of both ports. A switch that remembers decisions by the bits that they depended on remembers each of
 //! them with a mask of its own, and searches all masks for every packet.
 

@@ -1,5 +1,5 @@
-//! The victim's packets and probes, and the attacker's packets. All of their threads share the first core:
-//! the switches have the last one.
+//! The victim's packets and probes while the adversary acts. All of their threads share the first core: the
+//! switches have the last one.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -7,14 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
-use p4shield_switch::PacketIo as _;
 use p4shield_testbed::NetNs;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use serde::{Deserialize, Serialize};
 
-use super::Options;
 use crate::cores;
-use crate::fixture::hosts::INTERFACE;
 use crate::stats::Percentiles;
 
 /// Probes a second.
@@ -35,10 +32,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of a receiver's buffer, so that the kernel drops nothing while its thread has no core.
 const BUFFER: usize = 8 << 20;
 
-/// Packets that are sent one after the other, and again.
-pub(super) struct Stream<'w> {
-    pub(super) ns: &'w NetNs,
-    pub(super) frames: Vec<Vec<u8>>,
+/// The acts of the adversary, until [`Meter::is_over`]. Returns what became of them.
+pub(super) type Deed<'w> = Box<dyn FnOnce(&Meter) -> anyhow::Result<String> + Send + 'w>;
+
+/// The extent of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Packets a second of the victim.
+    pub(super) rate: u32,
+    /// Its time, once the deed has taken effect.
+    pub(super) time: Duration,
 }
 
 /// The victim's VMs.
@@ -52,9 +55,12 @@ pub(super) struct Victim<'w> {
 }
 
 /// The victim's traffic, as it sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Seen {
-    /// The attacker's packets a second.
-    pub(super) attack_pps: f64,
+    /// Acts of the adversary a second.
+    pub(super) acts_per_second: f64,
+    /// Its acts, with those before the measured time.
+    pub(super) acts: u64,
     /// The victim's packets a second, and those that arrived.
     pub(super) sent_pps: f64,
     pub(super) received_pps: f64,
@@ -63,23 +69,49 @@ pub(super) struct Seen {
     pub(super) lost_probes: u64,
     /// From a probe to its answer, microseconds.
     pub(super) micros: Percentiles,
+    /// The deed's outcome.
+    pub(super) outcome: String,
 }
 
 /// Counters and signals that the threads share.
 #[derive(Default)]
-struct Shared {
+pub(super) struct Meter {
     sent: AtomicU64,
     received: AtomicU64,
-    attack: AtomicU64,
+    acts: AtomicU64,
     /// The senders end.
     stop: AtomicBool,
     /// The receivers end.
     over: AtomicBool,
 }
 
-impl Shared {
+impl Meter {
+    /// Counts acts of the adversary.
+    pub(super) fn add(&self, acts: u64) {
+        self.acts.fetch_add(acts, Relaxed);
+    }
+
+    /// Returns the acts so far.
+    pub(super) fn acts(&self) -> u64 {
+        self.acts.load(Relaxed)
+    }
+
+    /// Reports whether the adversary is to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
     fn counts(&self) -> [u64; 3] {
-        [&self.attack, &self.sent, &self.received].map(|count| count.load(Relaxed))
+        [&self.acts, &self.sent, &self.received].map(|count| count.load(Relaxed))
+    }
+}
+
+/// Has the senders end when it is dropped, also by a failure.
+struct Stop<'m>(&'m Meter);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Relaxed);
     }
 }
 
@@ -106,37 +138,37 @@ impl Sockets {
     }
 }
 
-/// Measures the victim's traffic during an attack, once it has taken effect; `clear` is called just before.
+/// Measures the victim's traffic during a deed, once it has taken effect; `clear` is called just before.
 pub(super) fn measure(
     victim: &Victim<'_>,
-    attack: Option<&Stream<'_>>,
-    options: &Options,
+    deed: Option<Deed<'_>>,
+    extent: Extent,
     clear: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Seen> {
-    let (shared, start) = (&Shared::default(), Instant::now());
+    let (meter, start) = (&Meter::default(), Instant::now());
     let sockets = &Sockets::open(victim).context("the victim's sockets")?;
     let Sockets { packets: [sender, receiver], probes: [client, server] } = sockets;
     std::thread::scope(|scope| {
-        scope.spawn(|| send(sender, options.rate, shared));
-        scope.spawn(|| count(receiver, shared));
-        scope.spawn(|| answer(server, shared));
-        let probes = scope.spawn(|| probe(client, start, shared));
-        let answers = scope.spawn(|| answers(client, start, shared));
-        let attacker = attack.map(|stream| {
-            scope.spawn(|| stream.ns.inside(|| flood(&stream.frames, options.attack_rate, shared)))
-        });
-        std::thread::sleep(options.time.min(SETTLE));
+        scope.spawn(|| send(sender, extent.rate, meter));
+        scope.spawn(|| count(receiver, meter));
+        scope.spawn(|| answer(server, meter));
+        let probes = scope.spawn(|| probe(client, start, meter));
+        let answers = scope.spawn(|| answers(client, start, meter));
+        let adversary = deed.map(|deed| scope.spawn(|| deed(meter)));
+        let stop = Stop(meter);
+        std::thread::sleep(extent.time.min(SETTLE));
         let cleared = clear();
-        let (from, before) = (start.elapsed(), shared.counts());
-        std::thread::sleep(options.time);
-        let (until, after) = (start.elapsed(), shared.counts());
-        shared.stop.store(true, Relaxed);
+        let (from, before) = (start.elapsed(), meter.counts());
+        std::thread::sleep(extent.time);
+        let (until, after) = (start.elapsed(), meter.counts());
+        drop(stop);
         std::thread::sleep(ANSWER);
-        shared.over.store(true, Relaxed);
-        attacker.map_or(Ok(()), |thread| joined(thread.join())?).context("the attacker")?;
+        meter.over.store(true, Relaxed);
+        let outcome = adversary.map_or(Ok(String::new()), |thread| joined(thread.join())?);
         let times = Times { from, until, probes: joined(probes.join())?, answers: joined(answers.join())? };
         cleared?;
-        times.seen(before, after)
+        let outcome = outcome.context("the adversary")?;
+        Ok(Seen { acts: meter.acts(), outcome, ..times.seen(before, after)? })
     })
 }
 
@@ -163,22 +195,28 @@ impl Times {
         let seconds = (self.until - self.from).as_secs_f64();
         let rate = |n: usize| (after[n] - before[n]) as f64 / seconds;
         Ok(Seen {
-            attack_pps: rate(0),
+            acts_per_second: rate(0),
+            acts: after[0],
             sent_pps: rate(1),
             received_pps: rate(2),
             probes,
             lost_probes: probes.saturating_sub(micros.len() as u64),
             micros: Percentiles::of(&mut micros),
+            outcome: String::new(),
         })
     }
 }
 
 /// Calls `send` so often a second, in bursts, until the senders end.
-fn paced(rate: u32, shared: &Shared, mut send: impl FnMut(u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(super) fn paced(
+    rate: u32,
+    meter: &Meter,
+    mut send: impl FnMut(u64) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     cores::pin(cores::two()[0]);
     let (start, mut sent) = (Instant::now(), 0);
     let late = (f64::from(rate) * LATE.as_secs_f64()).ceil() as u64;
-    while !shared.stop.load(Relaxed) {
+    while !meter.is_over() {
         let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         for n in sent.max(due.saturating_sub(late))..due {
             send(n)?;
@@ -190,25 +228,25 @@ fn paced(rate: u32, shared: &Shared, mut send: impl FnMut(u64) -> anyhow::Result
 }
 
 /// Sends the victim's packets.
-fn send(socket: &UdpSocket, rate: u32, shared: &Shared) {
-    let _ = paced(rate, shared, |_| {
-        shared.sent.fetch_add(u64::from(socket.send(&[0; MESSAGE]).is_ok()), Relaxed);
+fn send(socket: &UdpSocket, rate: u32, meter: &Meter) {
+    let _ = paced(rate, meter, |_| {
+        meter.sent.fetch_add(u64::from(socket.send(&[0; MESSAGE]).is_ok()), Relaxed);
         Ok(())
     });
 }
 
 /// Counts them.
-fn count(socket: &UdpSocket, shared: &Shared) {
+fn count(socket: &UdpSocket, meter: &Meter) {
     cores::pin(cores::two()[0]);
-    while !shared.over.load(Relaxed) {
-        shared.received.fetch_add(u64::from(socket.recv(&mut [0; MESSAGE]).is_ok()), Relaxed);
+    while !meter.over.load(Relaxed) {
+        meter.received.fetch_add(u64::from(socket.recv(&mut [0; MESSAGE]).is_ok()), Relaxed);
     }
 }
 
 /// Sends probes; returns when.
-fn probe(socket: &UdpSocket, start: Instant, shared: &Shared) -> Vec<Duration> {
+fn probe(socket: &UdpSocket, start: Instant, meter: &Meter) -> Vec<Duration> {
     let mut sent = Vec::new();
-    let _ = paced(PROBES, shared, |number| {
+    let _ = paced(PROBES, meter, |number| {
         let now = start.elapsed();
         let message = [number, now.as_nanos() as u64].map(u64::to_le_bytes);
         let _ = socket.send(message.as_flattened());
@@ -219,10 +257,10 @@ fn probe(socket: &UdpSocket, start: Instant, shared: &Shared) -> Vec<Duration> {
 }
 
 /// Answers probes.
-fn answer(socket: &UdpSocket, shared: &Shared) {
+fn answer(socket: &UdpSocket, meter: &Meter) {
     cores::pin(cores::two()[0]);
     let mut message = [0; MESSAGE];
-    while !shared.over.load(Relaxed) {
+    while !meter.over.load(Relaxed) {
         if let Ok((n, from)) = socket.recv_from(&mut message) {
             let _ = socket.send_to(&message[..n], from);
         }
@@ -230,27 +268,16 @@ fn answer(socket: &UdpSocket, shared: &Shared) {
 }
 
 /// Takes the answers. Returns when each probe was sent, and how long its answer took.
-fn answers(socket: &UdpSocket, start: Instant, shared: &Shared) -> Vec<[Duration; 2]> {
+fn answers(socket: &UdpSocket, start: Instant, meter: &Meter) -> Vec<[Duration; 2]> {
     cores::pin(cores::two()[0]);
     let (mut all, mut message) = (Vec::new(), [[0; MESSAGE / 2]; 2]);
-    while !shared.over.load(Relaxed) {
+    while !meter.over.load(Relaxed) {
         if socket.recv(message.as_flattened_mut()).is_ok_and(|n| n == MESSAGE) {
             let sent = Duration::from_nanos(u64::from_le_bytes(message[1]));
             all.push([sent, start.elapsed().saturating_sub(sent)]);
         }
     }
     all
-}
-
-/// Sends the attacker's packets from the namespace of the calling thread.
-fn flood(frames: &[Vec<u8>], rate: u32, shared: &Shared) -> anyhow::Result<()> {
-    let mut port = AfxdpPorts::open(&AfxdpConfig::new([INTERFACE]))?;
-    let mut frames = frames.iter().cycle();
-    paced(rate, shared, |_| {
-        let frame = frames.next().context("an attack has packets")?;
-        shared.attack.fetch_add(u64::from(port.send(0, frame)), Relaxed);
-        Ok(port.flush()?)
-    })
 }
 
 #[cfg(test)]

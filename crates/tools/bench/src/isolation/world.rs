@@ -1,39 +1,64 @@
-//! Two tenants behind switches of a level, with an access list for the attacker's traffic in his switch.
+//! Two tenants behind switches of a level, with an access list for the adversary's traffic in its switch. A
+//! daemon keeps the switches running.
 
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use anyhow::Context;
+use p4shield_testbed::process::product;
 use p4shield_topology::{PRIORITIES, Plan, Tenant, Vm};
 
 use super::Attack;
+use super::daemon::{self, Daemon};
+use super::deeds::{self, Bomb};
+use super::programs::{self, BURN, PASS};
 use super::sweep::sweep;
-use super::traffic::{Stream, Victim};
-use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, mac_text};
+use super::traffic::{Deed, Victim};
+use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, mac_text, users};
 use crate::fixture::headers::Headers;
+use crate::topology::Level;
 
 const VICTIM: &str = "alice";
-const ATTACKER: &str = "bob";
+const ADVERSARY: &str = "bob";
 /// The VMs: the victim's traffic is between the first two.
-const VMS: [[&str; 2]; 3] = [[VICTIM, "web"], [VICTIM, "db"], [ATTACKER, "web"]];
+const VMS: [[&str; 2]; 3] = [[VICTIM, "web"], [VICTIM, "db"], [ADVERSARY, "web"]];
 
-/// The attacker's access list allows packets with this address, or source port, or destination port.
+/// The adversary's access list allows packets with this address, or source port, or destination port.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 200, 7, 9);
 const PORTS: [u16; 2] = [40_000, 8080];
 
 /// The tenants and their switches.
 pub(super) struct World {
+    /// It ends first: the cloud then removes the switches.
+    daemon: Daemon,
     cloud: Cloud,
     plan: Plan,
+    config: PathBuf,
 }
 
 impl World {
-    /// Makes the switches of a level, and adds the attacker's access list.
-    pub(super) fn start(level: &str) -> anyhow::Result<Self> {
+    /// Makes the switches of a level, and adds the adversary's access list. With `p4`, each VM has a program:
+    /// the adversary's burns its budget if that is the attack.
+    pub(super) fn start(level: Level, p4: bool, attack: Attack) -> anyhow::Result<Self> {
         let cloud = Cloud::make(&VMS.map(|vm| vm.map(str::to_owned)))?;
-        cloud.configure(level)?;
-        cloud.topology("apply")?;
+        let (level, keys) = level.keys();
+        cloud.configure_with(level, keys)?;
+        // The plan's folder is beside the configuration.
+        let config = cloud.plan()?.run.with_file_name("p4shield.toml");
+        let mut programs = Vec::new();
+        if p4 {
+            programs::compile(daemon::folder(&config)?)?;
+            let objects =
+                |tenant| if (tenant, attack) == (ADVERSARY, Attack::Burn) { &BURN[..] } else { &PASS };
+            programs.extend(VMS.map(|[tenant, vm]| (format!("{tenant}-{vm}"), objects(tenant).to_vec())));
+        }
+        let read = || format!("cannot read and write {}", config.display());
+        let text = std::fs::read_to_string(&config).with_context(read)?;
+        std::fs::write(&config, daemon::complete(&text, &programs)?).with_context(read)?;
+        let daemon = Daemon::start(&cloud.host, &config)?;
         let plan = cloud.plan()?;
-        let world = Self { cloud, plan };
+        let world = Self { daemon, cloud, plan, config };
         for vm in &world.cloud.vms {
             world.cloud.await_ping(&vm.ns, OUTSIDE)?;
         }
@@ -42,13 +67,13 @@ impl World {
         Ok(world)
     }
 
-    /// Adds the access list to the attacker's switch, one for each direction: what it does not allow is
+    /// Adds the access list to the adversary's switch, one for each direction: what it does not allow is
     /// dropped before the plan's rules see it.
     fn filter(&self) -> anyhow::Result<()> {
-        let switch = self.cloud.switch(&self.plan, ATTACKER)?;
-        let (tenant, vm) = self.attacker()?;
+        let switch = self.cloud.switch(&self.plan, ADVERSARY)?;
+        let (tenant, vm) = self.adversary()?;
         let [inside, outside] = [port(tenant, vm), p4shield_topology::Compartment::OUTSIDE];
-        let address = vm.addresses.first().context("the attacker has no address")?;
+        let address = vm.addresses.first().context("the adversary has no address")?;
         let to_outside = actions(&switch.planned.mac.into_array(), &ROUTER, outside);
         let to_vm = actions(&tenant.mac.into_array(), &vm.mac.into_array(), inside);
         let sides = [
@@ -70,11 +95,11 @@ impl World {
         Ok(())
     }
 
-    /// Returns the attacker and his VM.
-    fn attacker(&self) -> anyhow::Result<(&Tenant, &Vm)> {
+    /// Returns the adversary and its VM.
+    fn adversary(&self) -> anyhow::Result<(&Tenant, &Vm)> {
         let mut tenants = self.plan.compartments.iter().flat_map(|c| &c.tenants);
-        let tenant = tenants.find(|t| t.name == ATTACKER).context("the plan has no attacker")?;
-        Ok((tenant, tenant.vms.first().context("the attacker has no VM")?))
+        let tenant = tenants.find(|t| t.name == ADVERSARY).context("the plan has no adversary")?;
+        Ok((tenant, tenant.vms.first().context("the adversary has no VM")?))
     }
 
     /// Returns the victim's VMs.
@@ -83,32 +108,92 @@ impl World {
         Ok(Victim { from: &from.ns, to: &to.ns, address: to.address.parse()? })
     }
 
-    /// Returns an attack's packets and where they are sent; `None` without an attack.
-    pub(super) fn attack(&self, attack: Attack) -> anyhow::Result<Option<Stream<'_>>> {
-        let (tenant, vm) = self.attacker()?;
+    /// Returns what the adversary does; `None` if nothing.
+    pub(super) fn deed(&self, attack: Attack, rate: u32) -> anyhow::Result<Option<Deed<'_>>> {
+        let own = |headers: &[Headers]| self.stream(false, headers, rate);
+        let ordinary = || anyhow::Ok(own(&[self.allowed(false)?]));
+        Ok(Some(match attack {
+            Attack::Idle => return Ok(None),
+            Attack::Ordinary | Attack::Burn => ordinary()?,
+            Attack::Tenant => own(&sweep(&self.allowed(false)?, false)),
+            Attack::Outside => self.stream(true, &sweep(&self.allowed(true)?, true), rate),
+            Attack::Stop => deeds::stop(self.p4_vm()?),
+            Attack::Ring => deeds::both(deeds::stop(self.p4_vm()?), ordinary()?),
+            Attack::Scribble => deeds::both(deeds::scribble(self.p4_vm()?), ordinary()?),
+            Attack::Kill => deeds::kill(self.switch_user()?),
+            Attack::Memory => {
+                let allowed = self.cloud.switch(&self.plan, ADVERSARY)?.planned.memory;
+                deeds::memory(self.bomb(&deeds::memory_script(allowed))?, self.switch_user()?, allowed)
+            }
+            Attack::Forks => deeds::forks(self.bomb(deeds::FORK_SCRIPT)?, self.switch_user()?),
+            Attack::Sessions => deeds::forks(self.bomb(deeds::SESSION_SCRIPT)?, self.switch_user()?),
+        }))
+    }
+
+    /// Returns the headers that the access list allows, of packets from outside or from the adversary's VM.
+    fn allowed(&self, from_outside: bool) -> anyhow::Result<Headers> {
+        let (tenant, vm) = self.adversary()?;
         let Some(std::net::IpAddr::V4(address)) = vm.addresses.first() else {
-            anyhow::bail!("the attacker has no IPv4 address")
+            anyhow::bail!("the adversary has no IPv4 address")
         };
         let [own, peer] = [address, &PEER].map(|address| address.to_bits());
-        let outer = self.cloud.switch(&self.plan, ATTACKER)?.planned.mac;
-        let (ns, macs, addresses) = match attack {
-            Attack::None => return Ok(None),
-            Attack::Tenant => (&self.cloud.vms[2].ns, [tenant.mac, vm.mac], [own, peer]),
-            Attack::Outside => (&self.cloud.outside, [outer, ROUTER.into()], [peer, own]),
+        let outer = self.cloud.switch(&self.plan, ADVERSARY)?.planned.mac;
+        let (macs, addresses) = if from_outside {
+            ([outer, ROUTER.into()], [peer, own])
+        } else {
+            ([tenant.mac, vm.mac], [own, peer])
         };
-        let allowed = Headers { macs: macs.map(macaddr::MacAddr6::into_array), addresses, ports: PORTS };
-        let headers = sweep(&allowed, attack == Attack::Outside);
-        Ok(Some(Stream { ns, frames: headers.iter().map(|h| h.frame(&[])).collect() }))
+        Ok(Headers { macs: macs.map(macaddr::MacAddr6::into_array), addresses, ports: PORTS })
     }
 
-    /// Begins to count in the attacker's switch.
+    fn stream(&self, from_outside: bool, headers: &[Headers], rate: u32) -> Deed<'_> {
+        let ns = if from_outside { &self.cloud.outside } else { &self.cloud.vms[2].ns };
+        deeds::stream(ns, headers.iter().map(|h| h.frame(&[])).collect(), rate)
+    }
+
+    /// Prepares a script in the adversary's compartment, as a switch that was taken over would run it.
+    fn bomb(&self, script: &str) -> anyhow::Result<Bomb> {
+        let mut command = self.cloud.host.command(product()?);
+        command.args(["exec", ADVERSARY, "--config"]).arg(&self.config).arg("--");
+        Bomb::new(command, script, daemon::folder(&self.config)?)
+    }
+
+    /// Returns the user of the adversary's switch.
+    fn switch_user(&self) -> anyhow::Result<u32> {
+        let number = self.cloud.switch(&self.plan, ADVERSARY)?.planned.number;
+        Ok(users().start + u32::from(number))
+    }
+
+    /// Returns the user of the adversary's P4 VM.
+    fn p4_vm(&self) -> anyhow::Result<u32> {
+        let tenant = self.daemon.tenant(ADVERSARY)?;
+        let pid = tenant["pid"].as_i64().with_context(|| format!("no P4 VM runs: {tenant}"))?;
+        let folder = format!("/proc/{pid}");
+        Ok(std::fs::metadata(&folder).with_context(|| folder.clone())?.uid())
+    }
+
+    /// Returns what the daemon says of the adversary's P4 VM and its packets, which bears out the deed.
+    pub(super) fn p4_outcome(&self) -> anyhow::Result<String> {
+        let tenant = self.daemon.tenant(ADVERSARY)?;
+        let mut found = vec![format!("P4 VM restarted {} times", tenant["restarts"])];
+        for direction in ["ingress", "egress"] {
+            let counts = tenant["vms"][0][direction]["dropped"].as_array();
+            for count in counts.into_iter().flatten().filter(|count| count[1].as_u64() > Some(0)) {
+                let reason = count[0].as_str().map_or_else(|| count[0].to_string(), str::to_owned);
+                found.push(format!("{direction}: {} packets dropped ({reason})", count[1]));
+            }
+        }
+        Ok(found.join(", "))
+    }
+
+    /// Begins to count in the adversary's switch.
     pub(super) fn clear_lookups(&self) -> anyhow::Result<()> {
-        self.cloud.switch(&self.plan, ATTACKER)?.control("dpif-netdev/pmd-stats-clear").map(drop)
+        self.cloud.switch(&self.plan, ADVERSARY)?.control("dpif-netdev/pmd-stats-clear").map(drop)
     }
 
-    /// Returns how many masks the attacker's switch searched for a packet, on average.
+    /// Returns how many masks the adversary's switch searched for a packet, on average.
     pub(super) fn lookups(&self) -> anyhow::Result<f64> {
-        let statistics = self.cloud.switch(&self.plan, ATTACKER)?.control("dpif-netdev/pmd-stats-show")?;
+        let statistics = self.cloud.switch(&self.plan, ADVERSARY)?.control("dpif-netdev/pmd-stats-show")?;
         lookups(&statistics).with_context(|| format!("the switch's statistics are others: {statistics}"))
     }
 }

@@ -65,7 +65,7 @@ pub enum Level {
 
 impl Level {
     /// Returns its name in the configuration, and the other keys of `[topology]` that it means.
-    const fn keys(self) -> (&'static str, &'static str) {
+    pub(crate) const fn keys(self) -> (&'static str, &'static str) {
         match self {
             Self::Baseline => ("baseline", ""),
             Self::One => ("1", ""),

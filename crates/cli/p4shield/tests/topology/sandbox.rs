@@ -105,6 +105,7 @@ const PYTHONS: &[Attack] = &[
         "f = open('{writable}/big', 'wb'); os.unlink(f.name); f.truncate(65 << 20)",
         "File too large",
     ),
+    ("a session, which has a share of the core", SESSION, DENIED),
     ("starting processes without end", FORKS, "Resource temporarily unavailable"),
 ];
 
@@ -113,6 +114,18 @@ try:
     call(0x40000000 | SYS.getuid)
 except OSError as e:
     if e.errno != errno.ENOSYS: raise
+";
+
+// A process that leads a group may begin no session anywhere.
+const SESSION: &str = "
+if (child := os.fork()) == 0:
+    try:
+        os.setsid()
+    except OSError as e:
+        os._exit(e.errno)
+    os._exit(0)
+if (error := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) != 0:
+    raise OSError(error, os.strerror(error))
 ";
 
 const FORKS: &str = "

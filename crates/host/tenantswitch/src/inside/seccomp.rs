@@ -47,6 +47,8 @@ const DENIED: &[i64] = &[
     libc::SYS_reboot,
     libc::SYS_request_key,
     libc::SYS_setns,
+    // Linux divides a core by sessions (`man 7 sched`, autogroups), and a compartment is one of them.
+    libc::SYS_setsid,
     libc::SYS_swapoff,
     libc::SYS_swapon,
     libc::SYS_syslog,

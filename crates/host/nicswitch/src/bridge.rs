@@ -41,7 +41,6 @@ mod chain;
 mod expression;
 mod incoming;
 mod lock;
-mod nft;
 mod settings;
 mod table;
 mod ways;
@@ -57,9 +56,9 @@ use p4shield_xdp::{Interface, InterfaceMonitor};
 use rustix::io::Errno;
 
 use crate::check::{check, mac, vlan};
+use crate::nft::Nft;
 use crate::{Changes, NicError, NicSwitch, PortCounters};
 use lock::Lock;
-use nft::Nft;
 use settings::Settings;
 use table::{PortRules, Table};
 use ways::Scene;

@@ -78,6 +78,14 @@ pub enum NicError {
         /// The reason and the remedy.
         reason: String,
     },
+    /// Rules of nftables cannot be read or set.
+    #[error("cannot use nftables for {table}: {reason}")]
+    Rules {
+        /// The name of their table or bridge.
+        table: String,
+        /// The reason and the remedy.
+        reason: String,
+    },
     /// The kernel does not tell about a bridge, or does not change it.
     #[error("the bridge {bridge} fails as the NIC switch")]
     BridgeRefused {

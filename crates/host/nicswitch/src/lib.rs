@@ -28,6 +28,8 @@
 //! - A sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's remark that a
 //!   checksum is undone does not survive a redirect.
 //!
+//! A switch on the host has no mediation; [`HostGuard`] keeps the host's own stack off its ports.
+//!
 //! `p4shield-topology` plans the ports.
 
 #![forbid(unsafe_code)]
@@ -36,6 +38,8 @@ mod bridge;
 mod check;
 mod counters;
 mod error;
+mod guard;
+mod nft;
 mod policy;
 mod sriov;
 mod xdp;
@@ -43,6 +47,7 @@ mod xdp;
 pub use bridge::Bridge;
 pub use counters::{PortCounters, Reason};
 pub use error::NicError;
+pub use guard::HostGuard;
 pub use sriov::{Function, Sriov};
 pub use xdp::Xdp;
 

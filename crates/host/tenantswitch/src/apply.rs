@@ -175,6 +175,11 @@ impl Host {
     ) -> Result<(), TopologyError> {
         let changes = self.nic_switch(plan)?.apply(&plan.ports())?;
         self.remove_other_nic_switches(Some(plan))?;
+        match host_ports::on_host(Some(plan)) {
+            // A NIC switch does it, and the guard would be before the kernel's bridge.
+            ports if ports.is_empty() => self.guard().delete()?,
+            ports => self.guard().keep(&ports)?,
+        }
         done.ports.extend([changes.added, changes.changed, changes.removed].concat());
         done.absent.extend(changes.absent);
         let has_pairs = plan.functions.is_empty();
@@ -195,6 +200,7 @@ impl Host {
         let _lock = self.state.lock()?;
         let removed = self.remove_others(None)?;
         self.remove_other_nic_switches(None)?;
+        self.guard().delete()?;
         // What an older release applied is removed as well.
         host_ports::release(self.state.read().unwrap_or_default().as_ref(), None);
         self.state.forget()?;
@@ -264,6 +270,9 @@ impl Host {
             }
         }
         let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
+        if planned.in_out.is_none() {
+            self.guard().close(&present.iter().map(|port| port.interface.clone()).collect())?;
+        }
         locked(done, |done| done.absent.extend(absent));
         place.configure(plan, present)?;
         if place.machine.is_none() {

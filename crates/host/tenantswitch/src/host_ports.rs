@@ -35,7 +35,8 @@ pub(crate) fn release(previous: Option<&Plan>, plan: Option<&Plan>) {
     }
 }
 
-fn on_host(plan: Option<&Plan>) -> BTreeSet<String> {
+/// Returns the interfaces that are ports of a switch on the host.
+pub(crate) fn on_host(plan: Option<&Plan>) -> BTreeSet<String> {
     let Some(plan) = plan else { return BTreeSet::new() };
     let switches = plan.compartments.iter().filter(|c| c.in_out.is_none());
     switches.flat_map(|c| c.switch_ports(&plan.uplink)).map(|port| port.interface).collect()

@@ -3,7 +3,7 @@
 use crate::TopologyError;
 use crate::apply::{Applied, Host};
 use p4shield_config::NicSwitchKind;
-use p4shield_nicswitch::{Bridge, Function, NicSwitch, Sriov, Xdp};
+use p4shield_nicswitch::{Bridge, Function, HostGuard, NicSwitch, Sriov, Xdp};
 use p4shield_topology::Plan;
 use std::path::PathBuf;
 
@@ -51,6 +51,11 @@ impl Host {
             result = result.and(deleted.map_err(Into::into));
         }
         result
+    }
+
+    /// Returns what keeps the host's stack off the ports of a switch on the host.
+    pub(crate) fn guard(&self) -> HostGuard {
+        HostGuard::new(format!("p4shield-host-{}", self.users.start))
     }
 
     // The parts of each back end in the kernel have names of this topology's own.

@@ -60,7 +60,18 @@ fn one_switch_on_the_host_serves_all_at_the_baseline() {
     assert_eq!(pings(&web.ns, bob.address), 0, "another tenant only through the outside's router");
     assert_eq!(scene.topology("apply")["started"].as_array().unwrap().len(), 0, "nothing changed");
     assert_eq!(scene.topology("status")["switches"][0]["name"], "host");
+    // An address of the host's own on a port.
+    scene.host.ip("addr add 10.9.9.1/32 dev alice-web").unwrap();
+    let asks_the_host = || {
+        let known = scene.host.ip("link show alice-web").unwrap();
+        let mac = known.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        web.ns.ip(&format!("neigh replace 10.9.9.1 dev eth0 lladdr {mac}")).unwrap();
+        scene.host.ip("route replace 10.0.1.2 dev alice-web").unwrap();
+        pings(&web.ns, "10.9.9.1")
+    };
+    assert_eq!(asks_the_host(), 0, "the host's stack gets no packet of a port");
     scene.topology("delete");
+    assert_eq!(asks_the_host(), 10, "but for the guard");
     assert_eq!(scene.leftovers(), Vec::<String>::new());
     assert_eq!(scene.host.ip("link show promisc on").unwrap_or_default(), "");
     assert_eq!(pings(&scene.outside, web.address), 0);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::chain::{counter, destinations, incoming, outgoing};
 use super::incoming::{self, MACS, RECEIVED};
-use super::nft::Nft;
 use super::ways::{self, DELIVERED, Scene};
+use crate::nft::Nft;
 use crate::{NicError, PortCounters, Reason};
 
 /// Before and after other rules of the same interfaces.

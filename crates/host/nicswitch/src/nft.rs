@@ -16,25 +16,25 @@ const INPUT: &str = "/proc/self/fd/0";
 /// The longest part of an error message that is passed on, in characters.
 const LONGEST: usize = 400;
 
-/// The program, for one bridge.
+/// The program, for one table.
 #[derive(Debug)]
-pub(super) struct Nft<'a> {
-    bridge: &'a str,
+pub(crate) struct Nft<'a> {
+    table: &'a str,
     program: PathBuf,
 }
 
 impl<'a> Nft<'a> {
-    pub(super) fn find(bridge: &'a str) -> Result<Self, NicError> {
+    pub(crate) fn find(table: &'a str) -> Result<Self, NicError> {
         let found = FOLDERS.iter().map(|folder| Path::new(folder).join("nft")).find(|path| path.exists());
-        let program = found.ok_or_else(|| NicError::Bridge {
-            bridge: bridge.to_owned(),
+        let program = found.ok_or_else(|| NicError::Rules {
+            table: table.to_owned(),
             reason: "there is no program nft; install the package nftables".to_owned(),
         })?;
-        Ok(Self { bridge, program })
+        Ok(Self { table, program })
     }
 
     /// Executes commands, all or none.
-    pub(super) fn execute(&self, commands: Vec<Value>) -> Result<(), NicError> {
+    pub(crate) fn execute(&self, commands: Vec<Value>) -> Result<(), NicError> {
         if commands.is_empty() {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl<'a> Nft<'a> {
     }
 
     /// Returns the objects that a command lists, as pairs of kind and properties.
-    pub(super) fn list(&self, words: &[&str]) -> Result<Vec<(String, Value)>, NicError> {
+    pub(crate) fn list(&self, words: &[&str]) -> Result<Vec<(String, Value)>, NicError> {
         let output = self.run(&[&["-j", "list"], words].concat(), "")?;
         let strange = || self.refusal("it answers with what is no list; use nftables 1.0.6 or newer");
         let answer: Value = serde_json::from_slice(&output.stdout).map_err(|_| strange())?;
@@ -77,6 +77,6 @@ impl<'a> Nft<'a> {
             "{program} fails: {said:?}; the kernel needs nf_tables with rules of network devices in both \
              directions (Linux 5.16), and the caller CAP_NET_ADMIN"
         );
-        NicError::Bridge { bridge: self.bridge.to_owned(), reason }
+        NicError::Rules { table: self.table.to_owned(), reason }
     }
 }

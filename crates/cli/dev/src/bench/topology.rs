@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use p4shield_bench::name;
 use p4shield_bench::stats::Spread;
-use p4shield_bench::topology::{Cell, Level, Options, Order, Report, Scenario, run, steps};
+use p4shield_bench::topology::{Cell, Cores, Level, Options, Order, Report, Scenario, run, steps};
 use p4shield_console::{Exit, output};
 use serde::Serialize;
 
@@ -73,12 +73,20 @@ impl Args {
     }
 }
 
-/// The table's title.
-const TITLE: &str = "tenants' switches on one shared core; median and deviation (±%) over the rounds, \
-                     ratios to the baseline in the same round";
+/// Returns the table's title.
+fn heading(r: &Report) -> String {
+    let cores = match r.cores {
+        Cores::Shared => "on one shared core",
+        Cores::Isolated => "with a core each",
+    };
+    format!(
+        "tenants' switches {cores}; median and deviation (±%) over the rounds, ratios to the baseline in the \
+         same round"
+    )
+}
 
 fn print(r: &Report) -> anyhow::Result<()> {
-    table::print(TITLE, &r.cells.iter().map(shown).collect::<Vec<_>>())?;
+    table::print(&heading(r), &r.cells.iter().map(shown).collect::<Vec<_>>())?;
     table::print("claims", &r.bars)
 }
 

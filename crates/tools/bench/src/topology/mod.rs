@@ -2,8 +2,8 @@
 //! traffic scenarios of the MTS paper (Thimmaraju et al., ATC 2019, section 4 and figure 5).
 //!
 //! One thread on the first core is the load generator, the tenants' VMs and the sink; the switches share
-//! the last core. In each round the levels are measured one after the other, every second round in reverse
-//! order, each with new switches.
+//! the last core, unless each is to have its own. In each round the levels are measured one after the other,
+//! every second round in reverse order, each with new switches.
 
 mod cells;
 mod packet;
@@ -76,6 +76,16 @@ impl Level {
     }
 }
 
+/// Which cores the switches have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Cores {
+    /// All switches share the last core
+    Shared,
+    /// Each switch has one of its own, from the last one downwards
+    Isolated,
+}
+
 /// Options of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
@@ -85,6 +95,9 @@ pub struct Options {
     /// How switches are divided among tenants
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Level::Baseline, Level::Two])]
     pub levels: Vec<Level>,
+    /// Cores of the switches; one that is the first core's shares it with the generator
+    #[arg(long, value_enum, default_value_t = Cores::Shared)]
+    pub cores: Cores,
     /// Numbers of tenants
     #[arg(long, value_delimiter = ',', default_values_t = [2])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=8))]
@@ -161,7 +174,7 @@ struct Sample {
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// How the switches share cores.
-    pub cores: &'static str,
+    pub cores: Cores,
     /// By scenario, tenants, length and level.
     pub cells: Vec<Cell>,
     /// The claims about what was measured.
@@ -198,7 +211,10 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
         }
     }
     let cells = cells::of(results.samples);
-    Ok(Report { cores: "shared", bars: cells::bars(&cells), cells })
+    let cores = options.cores;
+    // The bar is for a shared core.
+    let bars = if cores == Cores::Shared { cells::bars(&cells) } else { Vec::new() };
+    Ok(Report { cores, bars, cells })
 }
 
 /// Returns the levels in a round's order.
@@ -237,7 +253,7 @@ fn measure_all(
         }
         let world = match &mut world {
             Some(world) => world,
-            none => none.insert(World::start(level, tenants, each)?),
+            none => none.insert(World::start(level, options.cores, tenants, each)?),
         };
         results.add(measure(world, place, scenario, bytes, options)?)?;
     }

@@ -2,17 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Options, Place, Sample, Scenario};
+use super::{Cores, Options, Place, Sample, Scenario};
+use crate::name;
 use crate::resume::{Record, Samples, Settings};
 
 /// Version of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The settings that all samples of a file have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Common {
     version: u32,
+    cores: Cores,
     milliseconds: u64,
     rates: Vec<u32>,
     latency_rate: u32,
@@ -22,11 +24,12 @@ impl Settings for Common {
     const COMMAND: &str = "bench topology";
 
     fn options(&self) -> String {
-        let Self { version, milliseconds, rates, latency_rate } = self;
+        let Self { version, cores, milliseconds, rates, latency_rate } = self;
         let rates = rates.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         format!(
-            "--milliseconds {milliseconds}, --rates {rates} and --latency-rate {latency_rate} (version \
-             {version})"
+            "--cores {}, --milliseconds {milliseconds}, --rates {rates} and --latency-rate {latency_rate} \
+             (version {version})",
+            name(cores)
         )
     }
 }
@@ -41,6 +44,7 @@ impl Record for Sample {
 pub(super) fn open(options: &Options) -> anyhow::Result<Samples<Sample>> {
     let common = Common {
         version: VERSION,
+        cores: options.cores,
         milliseconds: options.time().as_millis() as u64,
         rates: options.rates(),
         latency_rate: options.latency_rate,
@@ -60,7 +64,16 @@ mod tests {
 
     #[test]
     fn the_options_of_another_run_are_named() {
-        let common = Common { version: VERSION, milliseconds: 8, rates: vec![1, 2], latency_rate: 3 };
-        assert_eq!(common.options(), "--milliseconds 8, --rates 1,2 and --latency-rate 3 (version 1)");
+        let common = Common {
+            version: VERSION,
+            cores: Cores::Isolated,
+            milliseconds: 8,
+            rates: vec![1, 2],
+            latency_rate: 3,
+        };
+        assert_eq!(
+            common.options(),
+            "--cores isolated, --milliseconds 8, --rates 1,2 and --latency-rate 3 (version 2)"
+        );
     }
 }

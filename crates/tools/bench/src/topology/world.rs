@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use p4shield_topology::{Compartment, PRIORITIES, Plan, Tenant};
 
-use super::{Level, Scenario, packet};
+use super::{Cores, Level, Scenario, packet};
 use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, Vm, mac_text};
 use crate::fixture::headers::Headers;
+use crate::name;
 
 /// The resources of all switches since their start.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +31,11 @@ pub(crate) struct World {
 
 impl World {
     /// Makes the switches of a level for so many tenants with so many VMs each.
-    pub(crate) fn start(level: Level, tenants: u16, each: usize) -> anyhow::Result<Self> {
+    pub(crate) fn start(level: Level, cores: Cores, tenants: u16, each: usize) -> anyhow::Result<Self> {
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
         let (level, keys) = level.keys();
-        cloud.configure_with(level, keys)?;
+        cloud.configure_with(level, &format!("{keys}cores = \"{}\"\n", name(cores)))?;
         cloud.topology("apply")?;
         let plan = cloud.plan()?;
         let world = Self { cloud, plan, each };

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::name;
 use crate::resume::Samples;
 use crate::stats::Percentiles;
-use crate::topology::{Level, Place, Scenario, World, in_turn};
+use crate::topology::{Cores, Level, Place, Scenario, World, in_turn};
 use program::{Load, Program};
 use trial::{Door, Trial};
 
@@ -242,7 +242,7 @@ fn measure_all(
 
 /// Makes the switches, and the chains of VMs.
 fn start(place: Place, way: Way, congestion: Option<&str>) -> anyhow::Result<World> {
-    let world = World::start(place.level, place.tenants, way.vms())?;
+    let world = World::start(place.level, Cores::Shared, place.tenants, way.vms())?;
     if let Some(algorithm) = congestion {
         let vms = world.cloud.vms.iter().map(|vm| &vm.ns);
         vms.chain([&world.cloud.outside]).try_for_each(|ns| ns.congestion_control(algorithm))?;

@@ -8,7 +8,7 @@ use p4shield_bench::topology::Report;
 use p4shield_plot::page::{STYLE, escape};
 
 use super::super::page::section;
-use super::{TITLE, figures, shown};
+use super::{figures, heading, shown};
 
 /// The page's name.
 pub(super) const NAME: &str = "topology.html";
@@ -29,7 +29,7 @@ fn html(r: &Report) -> anyhow::Result<String> {
         out,
         "<!doctype html><html lang=en><meta charset=utf-8><title>Tenants' switches by level</title>\
          <style>{STYLE}table{{font-size:12px}}</style><h1>Tenants' switches by level</h1><p>{}.</p>",
-        escape(TITLE),
+        escape(&heading(r)),
     );
     for (_, svg) in figures::all(&r.cells) {
         out.push_str(&svg?);

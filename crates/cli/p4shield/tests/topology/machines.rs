@@ -32,7 +32,7 @@ fn configure(scene: &Scene, compartment: &str, qemu: &Path) {
     scene.configure("2", &["alice", "bob"]);
     let text = fs::read_to_string(scene.config()).unwrap();
     let image = match compartment {
-        "vm" => format!("image = {:?}\n", tenant_switch_image().unwrap()),
+        "vm" => format!("image = {:?}\n", image_within_reach(scene)),
         _ => String::new(),
     };
     let keys = format!(
@@ -40,6 +40,21 @@ fn configure(scene: &Scene, compartment: &str, qemu: &Path) {
          {image}"
     );
     fs::write(scene.config(), text.replacen("[topology]\n", &keys, 1)).unwrap();
+}
+
+/// Returns a copy of the image that compartments' users reach: CI builds below a home folder that is
+/// closed to others.
+fn image_within_reach(scene: &Scene) -> PathBuf {
+    let copy = scene.path("image");
+    if !copy.exists() {
+        fs::set_permissions(scene.path(""), Permissions::from_mode(0o711)).unwrap();
+        fs::create_dir(&copy).unwrap();
+        for file in fs::read_dir(tenant_switch_image().unwrap()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    copy
 }
 
 /// Makes a program of QEMU that hangs in alice's compartment while the folder has a file `hangs`.

@@ -68,6 +68,7 @@ pub(super) struct Topology {
     pub(super) gateway_mac: Text,
     pub(super) host: Option<Spanned<u16>>,
     pub(super) cores: Option<Text>,
+    pub(super) switch: Option<Text>,
     pub(super) datapath: Option<Text>,
     pub(super) nic_switch: Option<Text>,
     pub(super) outside_vlan: Option<Spanned<u16>>,

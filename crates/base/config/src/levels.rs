@@ -1,4 +1,4 @@
-//! The words of the keys `level`, `cores`, `datapath` and `nic_switch`.
+//! The words of the keys `level`, `cores`, `switch`, `datapath` and `nic_switch`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Level {
     /// A switch in a compartment for each tenant, or for each zone.
     #[serde(rename = "2")]
     Two,
-    /// As [`Self::Two`], and the switches forward with DPDK.
+    /// As [`Self::Two`], and the switches forward in user space, with DPDK or AF_XDP.
     #[serde(rename = "3")]
     Three,
 }
@@ -55,6 +55,28 @@ impl Cores {
     }
 }
 
+/// The switch of a compartment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SwitchKind {
+    /// A stock Open vSwitch.
+    #[default]
+    Ovs,
+    /// A P4 switch (`p4shield switch`).
+    P4,
+}
+
+impl SwitchKind {
+    /// Returns its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ovs => "ovs",
+            Self::P4 => "p4",
+        }
+    }
+}
+
 /// How switches receive and send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,6 +86,8 @@ pub enum Datapath {
     Sockets,
     /// By DPDK, in threads that poll.
     Dpdk,
+    /// By AF_XDP sockets: P4 switches.
+    Afxdp,
 }
 
 impl Datapath {
@@ -73,6 +97,7 @@ impl Datapath {
         match self {
             Self::Sockets => "sockets",
             Self::Dpdk => "dpdk",
+            Self::Afxdp => "afxdp",
         }
     }
 }

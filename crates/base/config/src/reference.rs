@@ -221,11 +221,14 @@ const TOPOLOGY: &[Key] = &[
     key("cores", "string", Value("\"shared\""), Words(&["shared", "isolated"]), ALL,
         "`shared`: all switch compartments run on the host's last core; `isolated`: each has a core of its \
          own, which is none of a P4 VM's (`cpu`)."),
+    key("switch", "string", Value("\"ovs\""), Words(&["ovs", "p4"]), ALL,
+        "The switch of each compartment, or of the host at the baseline: `ovs`: a stock Open vSwitch; `p4`: \
+         a P4 switch (`p4shield switch`) with AF_XDP sockets, in the sandbox of a P4 VM."),
     key("datapath", "string", Absent("`sockets`, and `dpdk` at level `3`"),
         Words(&["sockets", "dpdk"]), ALL,
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
-         DPDK (`openvswitch-switch-dpdk`)."),
+         DPDK (`openvswitch-switch-dpdk`). P4 switches have AF_XDP sockets."),
     key("nic_switch", "string", Value("\"xdp\""), Words(&["xdp", "bridge", "sriov"]), ALL,
         "What passes frames between VMs, switches and uplink above the baseline. `xdp`: a program on each \
          port, in XDP; `bridge`: the kernel's bridge and nftables, which need \
@@ -244,8 +247,8 @@ const TOPOLOGY: &[Key] = &[
     key("first_vlan", "integer", Value("100"), Range(1, MAX_VLAN as u64), ALL,
         "The VLAN of the first tenant in the NIC switch; each further tenant has one of its own, up to \
          4094, or 4093 in a bridge."),
-    key("memory", "size", Absent("`128MiB`, and `256MiB` with DPDK or virtual machines"),
-        Text("at least `32MiB`, and `192MiB` with DPDK or virtual machines"), ALL,
+    key("memory", "size", Absent("`128MiB`; `192MiB` with P4 switches; `256MiB` with DPDK or machines"),
+        Text("at least `32MiB`; `96MiB` with P4 switches; `192MiB` with DPDK or machines"), ALL,
         "The memory of each switch compartment."),
     key("state", "path", Value("\"/var/lib/p4shield/topology\""), PATH, ALL,
         "The folder that has what was applied."),

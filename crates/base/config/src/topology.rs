@@ -5,9 +5,10 @@ use super::check::Checker;
 use super::compartment::Machine;
 use super::file::{self, Text};
 use super::inner_wires::PREFIX;
-use super::levels::{Cores, Datapath, Level, NicSwitchKind};
+use super::levels::{Cores, Datapath, Level, NicSwitchKind, SwitchKind};
 use super::nic_switch::last_vlan;
 use super::quantity::SizeLimits;
+use super::switch_kind;
 use super::switch_machine::{self, SwitchMachine};
 use macaddr::MacAddr6;
 use std::collections::HashMap;
@@ -47,6 +48,8 @@ pub struct Topology {
     pub host: u16,
     /// The switches' cores.
     pub cores: Cores,
+    /// The switch of each compartment.
+    pub switch: SwitchKind,
     /// How the switches receive and send.
     pub datapath: Datapath,
     /// The back end of the NIC switch.
@@ -133,11 +136,16 @@ impl Checker<'_> {
         let outside_vlan = self.outside_vlan(t, nic_switch, first_vlan);
         let cores =
             self.word("cores", t.cores.as_ref(), &[Cores::Shared, Cores::Isolated].map(|c| (c.name(), c)));
-        let datapath = self.datapath(t, level);
+        let switch = self.switch_kind(file, t, nic_switch);
+        let datapath = match switch {
+            SwitchKind::Ovs => self.datapath(t, level),
+            SwitchKind::P4 => Datapath::Afxdp,
+        };
         let machine = self.switch_machine(file, t, level, datapath, machine);
         let limits = match (datapath, &machine) {
             (Datapath::Dpdk, _) => &DPDK_MEMORY,
-            (Datapath::Sockets, Some(_)) => &switch_machine::MEMORY,
+            (_, Some(_)) => &switch_machine::MEMORY,
+            (Datapath::Afxdp, None) => &switch_kind::MEMORY,
             (Datapath::Sockets, None) => &MEMORY,
         };
         let memory = self.size("memory", t.memory.as_ref(), limits);
@@ -154,6 +162,7 @@ impl Checker<'_> {
             gateway_mac,
             host,
             cores,
+            switch,
             datapath,
             nic_switch,
             outside_vlan,

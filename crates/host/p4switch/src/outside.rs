@@ -27,6 +27,7 @@ use p4shield_text::{chain, printable};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
@@ -53,6 +54,11 @@ pub struct Launch {
     pub socket: PathBuf,
     /// Measures of the sandbox that may be missing.
     pub allow_missing: Vec<Measure>,
+    /// Its user, which no other process has; `None`: one by this process's number.
+    pub uid: Option<u32>,
+    /// True if its ports are interfaces of its own network namespace, and not of this process's. They may be
+    /// moved there once it has started.
+    pub own_network: bool,
 }
 
 /// Has a switch forward packets in a compartment until `stop` is set. Calls `ready` once the ports are open
@@ -71,9 +77,12 @@ pub fn run_in_compartment(
     let listener = listen_on(&launch.socket)?;
     let permits = listen_on(&beside(&launch.socket))?;
     let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);
-    let watch = Watch::open().map_err(ports::Error::from)?;
     let (mut started, clients) = start(launch)?;
     let (process, report) = entered(&mut started)?;
+    if launch.own_network {
+        enter_network(&process).map_err(broken)?;
+    }
+    let watch = Watch::open().map_err(ports::Error::from)?;
     report.missing.iter().for_each(|measure| {
         tracing::warn!(event = "compartment_measure_missing", %measure, "the compartment lacks {measure}");
     });
@@ -112,7 +121,7 @@ fn start(launch: &Launch) -> Result<(Started, Socket), SwitchError> {
     let ((control, theirs), (clients, their_clients)) = (pair()?, pair()?);
     control.ask_for_senders().map_err(|e| broken(io::Error::other(e)))?;
     let (log, stderr) = io::pipe().map_err(broken)?;
-    let uid = compartment_user();
+    let uid = launch.uid.unwrap_or_else(compartment_user);
     let mut command = Command::new(&launch.binary);
     command.args(["switch-inside", "--uid", &uid.to_string()]);
     for measure in &launch.allow_missing {
@@ -142,6 +151,16 @@ fn entered(started: &mut Started) -> Result<(LocalProcess, SandboxReport), Switc
     };
     let process = LocalProcess::child(pid, None).map_err(|e| broken(io::Error::other(e)))?;
     Ok((process, report))
+}
+
+/// Enters a process's network namespace with this thread, which opens and watches interfaces. The kernel
+/// sends no packets of its own there.
+fn enter_network(process: &LocalProcess) -> io::Result<()> {
+    let namespace = File::open(format!("/proc/{}/ns/net", process.pid()))?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+    // Without IPv6 there are none.
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    Ok(())
 }
 
 /// The things that there are to do.

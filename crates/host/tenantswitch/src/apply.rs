@@ -1,11 +1,11 @@
 //! From what is there to what a plan says.
 
-use crate::compartment::{Place, cgroup_name, namespace, stop};
+use crate::compartment::{Place, cgroup_name, end_p4_on_host, namespace, stop};
 use crate::inside::Machine;
 use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes};
 use p4shield_compartment::Cgroup;
-use p4shield_config::{Config, Datapath, Topology};
+use p4shield_config::{Config, Datapath, SwitchKind, Topology};
 use p4shield_nicswitch::NicSwitch as _;
 use p4shield_qemu::Accelerator;
 use p4shield_topology::{Compartment, Numbers, Plan};
@@ -173,6 +173,9 @@ impl Host {
         previous: Option<&Plan>,
         done: &mut Applied,
     ) -> Result<(), TopologyError> {
+        if plan.compartments.iter().all(|c| c.in_out.is_some()) {
+            end_p4_on_host(&self.run.join(Compartment::ON_HOST))?;
+        }
         let changes = self.nic_switch(plan)?.apply(&plan.ports())?;
         self.remove_other_nic_switches(Some(plan))?;
         match host_ports::on_host(Some(plan)) {
@@ -234,10 +237,20 @@ impl Host {
     pub(crate) fn place<'p>(&'p self, plan: &Plan, planned: &'p Compartment) -> Place<'p> {
         let (run, state) = (self.run.join(&planned.name), self.state.databases().join(&planned.name));
         let cgroups = self.cgroups.as_deref();
-        let dpdk = plan.datapath == Datapath::Dpdk;
+        let (switch, dpdk) = (plan.switch, plan.datapath == Datapath::Dpdk);
         let machine = self.machine(plan, planned);
         let has_functions = !plan.functions.is_empty();
-        Place { planned, dpdk, machine, has_functions, uid: self.user_of(planned), run, state, cgroups }
+        Place {
+            planned,
+            switch,
+            dpdk,
+            machine,
+            has_functions,
+            uid: self.user_of(planned),
+            run,
+            state,
+            cgroups,
+        }
     }
 
     /// Has a compartment run with its interfaces, ports and rules.
@@ -272,10 +285,19 @@ impl Host {
         let host_ports::Ports { present, absent } = host_ports::of(plan, planned)?;
         if planned.in_out.is_none() {
             self.guard().close(&present.iter().map(|port| port.interface.clone()).collect())?;
+            if plan.switch == SwitchKind::P4 {
+                // An interface has one XDP program.
+                self.remove_other_nic_switches(None)?;
+            }
         }
         locked(done, |done| done.absent.extend(absent));
+        // AF_XDP sockets are bound to interfaces that are up.
+        let opens_first = plan.switch == SwitchKind::P4;
+        if opens_first {
+            pairs::open_inner(planned, namespace.as_fd())?;
+        }
         place.configure(plan, present)?;
-        if place.machine.is_none() {
+        if place.machine.is_none() && !opens_first {
             pairs::open_inner(planned, namespace.as_fd())?;
         }
         // Last: a certificate that cannot be read costs no packets. No controller reaches a virtual machine.

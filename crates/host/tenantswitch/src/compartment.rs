@@ -6,7 +6,7 @@ use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
 use crate::{TopologyError, pairs, tls};
 use p4shield_compartment::{Cgroup, Group};
-use p4shield_config::Cores;
+use p4shield_config::{Cores, SwitchKind};
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Plan, SwitchPort};
@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Version of the orders: a compartment of another release is started anew.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Longest time for a switch to start, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 /// The same of one in a virtual machine, which boots by emulation on a machine without KVM.
@@ -43,6 +43,8 @@ const SHOWN: usize = 600;
 pub(crate) struct Place<'a> {
     /// Its part of the plan.
     pub(crate) planned: &'a Compartment,
+    /// Its switch.
+    pub(crate) switch: SwitchKind,
     /// True if its switch forwards with DPDK.
     pub(crate) dpdk: bool,
     /// Its virtual machine; `None`: it is a process.
@@ -66,11 +68,25 @@ struct Started {
     uid: u32,
     core: u32,
     on_host: bool,
+    #[serde(default)]
+    switch: SwitchKind,
     dpdk: bool,
     machine: Option<Machine>,
     /// The same names of interfaces are a pair's otherwise.
     #[serde(default)]
     has_functions: bool,
+}
+
+impl Started {
+    /// Returns the file of the compartment with this folder.
+    fn file(run: &Path) -> PathBuf {
+        run.join("started.json")
+    }
+
+    /// Returns how the compartment with this folder was started; `None`: it was not, or by another release.
+    fn read(run: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(Self::file(run)).ok()?).ok()
+    }
 }
 
 impl Place<'_> {
@@ -81,10 +97,10 @@ impl Place<'_> {
     /// It does not start; the message has the end of its log.
     pub(crate) fn ensure(&self, binary: &Path, found: &Processes) -> Result<(Pid, bool), TopologyError> {
         let (core, on_host) = (self.planned.core, self.is_on_host());
-        let (dpdk, machine, has_functions) = (self.dpdk, self.machine.clone(), self.has_functions);
-        let wanted = Started { version: VERSION, uid: self.uid, core, on_host, dpdk, machine, has_functions };
-        let file = self.run.join("started.json");
-        let started = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let Self { switch, dpdk, uid, has_functions, .. } = *self;
+        let machine = self.machine.clone();
+        let wanted = Started { version: VERSION, uid, core, on_host, switch, dpdk, machine, has_functions };
+        let started = Started::read(&self.run);
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
             && self.has_its_pairs(first)
             && self.order(&Order::Report).is_ok_and(|answer| answer.error.is_none())
@@ -100,6 +116,7 @@ impl Place<'_> {
             make_folder(folder, 0o700)?;
             chown(folder, Some(self.uid), Some(self.uid)).map_err(TopologyError::file("give", folder))?;
         }
+        let file = Started::file(&self.run);
         let text = serde_json::to_vec(&wanted).map_err(TopologyError::file("write", &file))?;
         fs::write(&file, text).map_err(TopologyError::file("write", &file))?;
         if self.machine.is_some() {
@@ -127,6 +144,11 @@ impl Place<'_> {
         self.run.join("ovs")
     }
 
+    /// Returns the socket of a P4 switch.
+    pub(crate) fn p4_socket(&self) -> PathBuf {
+        self.run.join("p4-switch")
+    }
+
     fn log(&self) -> PathBuf {
         self.run.join("log")
     }
@@ -144,6 +166,9 @@ impl Place<'_> {
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
         command.args(self.is_on_host().then_some("--on-host"));
         command.args(self.dpdk.then_some("--dpdk"));
+        if self.switch == SwitchKind::P4 {
+            command.arg("--p4").arg(self.p4_socket());
+        }
         let machine = self.machine.as_ref().and_then(|machine| serde_json::to_string(machine).ok());
         command.args(machine.iter().flat_map(|machine| ["--machine", machine]));
         // It is removed if the compartment does not start in it.
@@ -191,12 +216,17 @@ impl Place<'_> {
     pub(crate) fn configure(&self, plan: &Plan, ports: Vec<SwitchPort>) -> Result<(), TopologyError> {
         let port =
             |p: SwitchPort| PortSettings { interface: p.interface, number: p.number, iface_id: p.iface_id };
+        let (rules, entries) = match self.switch {
+            SwitchKind::Ovs => (self.planned.flow_bundle(plan.gateway_mac), Vec::new()),
+            SwitchKind::P4 => (String::new(), self.planned.entries(plan.gateway_mac)),
+        };
         self.execute(&Order::Configure(Settings {
             bridge: self.planned.bridge(),
             dpdk: self.dpdk,
             is_core_shared: plan.cores == Cores::Shared,
             ports: ports.into_iter().map(port).collect(),
-            rules: self.planned.flow_bundle(plan.gateway_mac),
+            rules,
+            entries,
             outside: Compartment::OUTSIDE,
             announcements: self.planned.announcements().iter().map(hex::encode).collect(),
         }))
@@ -268,6 +298,14 @@ pub(crate) fn stop(run: &Path) {
     // Whatever happens, its processes are killed next.
     let _ = Client::connect_within(&control(run), ACCEPT)
         .and_then(|mut client| client.ask::<Answer>(&Order::Stop, ORDER));
+}
+
+/// Ends a P4 switch on the host whose compartment has this folder: its XDP programs are where the NIC switch
+/// attaches its own.
+pub(crate) fn end_p4_on_host(run: &Path) -> Result<(), TopologyError> {
+    let Some(Started { uid, switch: SwitchKind::P4, .. }) = Started::read(run) else { return Ok(()) };
+    stop(run);
+    processes::kill(&(uid..uid + 1))
 }
 
 /// Returns the socket of a compartment's orders.

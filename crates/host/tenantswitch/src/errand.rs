@@ -5,6 +5,7 @@ use crate::compartment::control;
 use crate::order::{Answer, MAX_ORDER, MAX_RAN, Order, Ran, Run};
 use crate::{TopologyError, processes};
 use p4shield_compartment::cgroup_of;
+use p4shield_config::SwitchKind;
 use p4shield_sandbox::{SandboxError, spawn_among};
 use p4shield_socket::{AskError, Client, Patience};
 use p4shield_topology::{Compartment, Plan};
@@ -12,7 +13,7 @@ use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -41,6 +42,18 @@ pub enum ErrandError {
         /// The plan's tenants.
         known: String,
     },
+    /// The switch is a P4 switch.
+    #[error(
+        "the switch of {tenant} is a P4 switch, beside which no command runs: use p4shield switch \
+         --socket {}",
+        socket.display()
+    )]
+    P4 {
+        /// The tenant.
+        tenant: String,
+        /// The switch's socket.
+        socket: PathBuf,
+    },
     /// The compartment has ended.
     #[error("the switch compartment {0} does not run: run p4shield topology apply")]
     NotRunning(String),
@@ -64,6 +77,10 @@ impl Host {
         }
         let plan = self.applied()?.ok_or(ErrandError::NotApplied)?;
         let planned = serving(&plan, tenant)?;
+        if plan.switch == SwitchKind::P4 {
+            let socket = self.place(&plan, planned).p4_socket();
+            return Err(ErrandError::P4 { tenant: tenant.to_owned(), socket });
+        }
         let (pid, first) = self
             .first_process(self.user_of(planned))?
             .ok_or_else(|| ErrandError::NotRunning(planned.name.clone()))?;

@@ -12,7 +12,7 @@
 //! | how the switches are | `status`, `usage` |
 //! | a thread that starts switches again which have ended | `keeper` |
 //! | a compartment's first process | `inside` |
-//! | what the host asks of it | `order` |
+//! | what the host asks of it | `order`, and `obeying` executes it |
 //! | an operator's command in a compartment | `errand` |
 //!
 //! Nothing is remembered that the kernel knows: a compartment is the processes of its user, which no other
@@ -30,9 +30,11 @@ mod host_ports;
 mod inside;
 mod keeper;
 mod nic;
+mod obeying;
 mod order;
 mod pairs;
 mod processes;
+mod read_line;
 mod state;
 mod status;
 mod tls;
@@ -44,7 +46,9 @@ pub use errand::{ErrandError, MachineCommandError, run_in_machine};
 pub use error::TopologyError;
 pub use inside::{
     CommandError, Errand, GuestLine, InsideError, Limits, Machine, MachinePort, MachineSetup, Options, Paths,
-    open_port, prepare_network, run, run_command,
+    join_cgroup, open_port, prepare_network, run, run_command, use_core,
 };
 pub use keeper::{Keeper, Kept};
+pub use obeying::{ANNOUNCEMENTS, Obeying, obey};
+pub use order::{Controllers, PortSettings, Ran, Run, Settings, Tls};
 pub use status::{FunctionStatus, PortStatus, Status, SwitchStatus};

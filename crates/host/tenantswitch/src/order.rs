@@ -1,5 +1,6 @@
 //! Orders of the host to a switch compartment: lines of JSON over a socket that the host made.
 
+use p4shield_topology::TableEntry;
 use serde::{Deserialize, Serialize};
 
 /// Longest line of an order.
@@ -36,76 +37,79 @@ pub(crate) enum Order {
 
 /// A command beside a switch in a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub struct Run {
     /// The program and its arguments.
-    pub(crate) words: Vec<String>,
+    pub words: Vec<String>,
     /// Its input, in hexadecimal digits.
-    pub(crate) input: String,
+    pub input: String,
 }
 
 /// The end of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub struct Ran {
     /// Its exit code, or 128 and the number of its signal.
-    pub(crate) code: u8,
-    /// Its standard output, in hexadecimal digits: at most [`MAX_PRINTED`] bytes.
-    pub(crate) output: String,
+    pub code: u8,
+    /// Its standard output, in hexadecimal digits: at most 2 MiB.
+    pub output: String,
     /// Its standard error, in the same way.
-    pub(crate) errors: String,
+    pub errors: String,
 }
 
 /// The host's settings of a switch. Whatever else its controllers configure stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The name of its bridge.
-    pub(crate) bridge: String,
+    pub bridge: String,
     /// Its ports.
-    pub(crate) ports: Vec<PortSettings>,
+    pub ports: Vec<PortSettings>,
     /// True if they are DPDK's.
-    pub(crate) dpdk: bool,
+    pub dpdk: bool,
     /// True if other switches have its core, too.
-    pub(crate) is_core_shared: bool,
-    /// The rules, as a bundle for `ovs-ofctl add-flows`.
-    pub(crate) rules: String,
+    pub is_core_shared: bool,
+    /// The rules of Open vSwitch, as a bundle for `ovs-ofctl add-flows`.
+    pub rules: String,
+    /// The entries of a P4 switch's tables.
+    #[serde(default)]
+    pub entries: Vec<TableEntry>,
     /// The port to the outside, in OpenFlow.
-    pub(crate) outside: u16,
+    pub outside: u16,
     /// The frames that announce the VMs' addresses there, in hexadecimal digits.
-    pub(crate) announcements: Vec<String>,
+    pub announcements: Vec<String>,
 }
 
 /// A port of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PortSettings {
+pub struct PortSettings {
     /// The interface.
-    pub(crate) interface: String,
+    pub interface: String,
     /// Its number in OpenFlow.
-    pub(crate) number: u16,
+    pub number: u16,
     /// Its name in OpenStack's or OVN's database. `None`: it keeps the one that it has.
-    pub(crate) iface_id: Option<String>,
+    pub iface_id: Option<String>,
 }
 
 /// Where a switch listens for controllers, at the loopback interface of its network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Controllers {
+pub struct Controllers {
     /// The name of its bridge.
-    pub(crate) bridge: String,
-    /// True if it listens at [`OVSDB`].
-    pub(crate) ovsdb: bool,
-    /// True if it listens at [`OPENFLOW`].
-    pub(crate) openflow: bool,
+    pub bridge: String,
+    /// True if it listens for OVSDB, at port 6640.
+    pub ovsdb: bool,
+    /// True if it listens for OpenFlow, at port 6653.
+    pub openflow: bool,
     /// Its side of TLS, if it listens.
-    pub(crate) tls: Option<Tls>,
+    pub tls: Option<Tls>,
 }
 
 /// A switch's side of TLS, in PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tls {
+pub struct Tls {
     /// Its private key.
-    pub(crate) private_key: String,
+    pub private_key: String,
     /// Its certificate.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// The certificates by which the controllers' are signed.
-    pub(crate) ca_certificate: String,
+    pub ca_certificate: String,
 }
 
 /// No key gets into a log.

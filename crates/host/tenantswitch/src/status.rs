@@ -5,6 +5,7 @@ use crate::apply::Host;
 use crate::compartment::Place;
 use crate::processes::{self, Processes};
 use crate::usage;
+use p4shield_config::SwitchKind;
 use p4shield_nicswitch::{PortCounters, Reason};
 use p4shield_text::chain;
 use p4shield_topology::{Compartment, Plan, Port, Role};
@@ -101,7 +102,7 @@ pub struct SwitchStatus {
     /// Its memory in bytes.
     #[serde(default)]
     pub memory: u64,
-    /// The folder of Open vSwitch's sockets.
+    /// The folder of Open vSwitch's sockets, or a P4 switch's socket.
     pub sockets: PathBuf,
 }
 
@@ -184,7 +185,10 @@ impl SwitchStatus {
             restarts,
             cpu_us: u64::try_from(used.cpu.as_micros()).unwrap_or(u64::MAX),
             memory: used.memory,
-            sockets: place.switch_folder(),
+            sockets: match place.switch {
+                SwitchKind::Ovs => place.switch_folder(),
+                SwitchKind::P4 => place.p4_socket(),
+            },
         }
     }
 }

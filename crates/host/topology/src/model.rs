@@ -2,7 +2,7 @@
 
 use super::mac;
 use macaddr::MacAddr6;
-use p4shield_config::{Cores, Datapath, Level, NicSwitchKind};
+use p4shield_config::{Cores, Datapath, Level, NicSwitchKind, SwitchKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +26,9 @@ pub struct Plan {
     pub gateway_mac: MacAddr6,
     /// How the switches share cores.
     pub cores: Cores,
+    /// The switch of each compartment.
+    #[serde(default)]
+    pub switch: SwitchKind,
     /// How they receive and send.
     #[serde(default)]
     pub datapath: Datapath,

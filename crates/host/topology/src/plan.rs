@@ -1,8 +1,9 @@
 //! From a configuration to its plan.
 
+use super::entries::MAX_PORT;
 use super::mac;
 use super::model::{Compartment, Controllers, Link, Machine, Numbers, Plan, Tenant, VERSION, Vm};
-use p4shield_config::{self as config, Config, Cores, Level, NicSwitchKind, Topology};
+use p4shield_config::{self as config, Config, Cores, Level, NicSwitchKind, SwitchKind, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of a compartment for all tenants.
@@ -47,6 +48,12 @@ pub enum PlanError {
         /// How many numbers there are.
         most: u16,
     },
+    /// A P4 switch has not so many ports.
+    #[error(
+        "the switch {0} needs a port with the number {1}, and a P4 switch numbers them to {MAX_PORT}: write \
+         switch = \"ovs\" in [topology], or move tenants to another host"
+    )]
+    Port(String, u16),
 }
 
 /// Plans the tenants' switches of a configuration for a host with this number of cores. What has a name that
@@ -83,12 +90,16 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
     let mut compartments =
         groups.iter().map(|group| planner.compartment(group)).collect::<Result<Vec<_>, _>>()?;
     compartments.sort_by_key(|c| c.number);
+    if topology.switch == SwitchKind::P4 {
+        compartments.iter().try_for_each(|c| check_ports(c, &topology.uplink))?;
+    }
     Ok(Plan {
         version: VERSION,
         level: config.level,
         uplink: topology.uplink.clone(),
         gateway_mac: topology.gateway_mac,
         cores: topology.cores,
+        switch: topology.switch,
         datapath: topology.datapath,
         nic_switch: topology.nic_switch,
         outside_vlan: topology.outside_vlan,
@@ -100,6 +111,13 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         run: topology.run.clone(),
         compartments,
     })
+}
+
+/// Checks that a P4 switch has numbers for its ports.
+fn check_ports(c: &Compartment, uplink: &str) -> Result<(), PlanError> {
+    let last = c.switch_ports(uplink).into_iter().map(|port| port.number).max();
+    let above = last.filter(|number| *number > MAX_PORT);
+    above.map_or(Ok(()), |number| Err(PlanError::Port(c.name.clone(), number)))
 }
 
 /// The tenants of a compartment.

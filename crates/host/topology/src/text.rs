@@ -10,14 +10,18 @@ use std::net::SocketAddr;
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "level {}: {}", self.level.name(), meaning(self.level))?;
-        let dpdk = if self.datapath == Datapath::Dpdk { ", switches forward with DPDK" } else { "" };
+        let kind = match self.datapath {
+            Datapath::Sockets => "",
+            Datapath::Dpdk => ", switches forward with DPDK",
+            Datapath::Afxdp => ", switches are P4 switches with AF_XDP",
+        };
         let machines = if self.machine.is_some() { ", compartments are virtual machines" } else { "" };
         let bridge = match self.nic_switch {
             NicSwitchKind::Xdp => "",
             NicSwitchKind::Bridge => ", the NIC switch is the kernel's bridge",
             NicSwitchKind::Sriov => ", the NIC switch is the uplink's card",
         };
-        writeln!(f, "uplink {}, router {}{dpdk}{machines}{bridge}", self.uplink, mac(self.gateway_mac))?;
+        writeln!(f, "uplink {}, router {}{kind}{machines}{bridge}", self.uplink, mac(self.gateway_mac))?;
         writeln!(f, "{}\n", self.resources())?;
         write!(f, "{}\n{}\n{}", self.compartment_table(), self.tenant_table(), self.vm_table())?;
         if self.compartments.iter().any(|c| c.controllers.is_some()) {
@@ -36,7 +40,7 @@ const fn meaning(level: Level) -> &'static str {
         Level::Baseline => "one switch on the host, for all tenants",
         Level::One => "one switch in a compartment, for all tenants",
         Level::Two => "a switch in a compartment for each tenant or zone",
-        Level::Three => "a switch with DPDK in a compartment for each tenant or zone",
+        Level::Three => "a switch in user space in a compartment for each tenant or zone",
     }
 }
 

@@ -49,6 +49,7 @@ fn a_topology_has_defaults() {
         gateway_mac: "02:00:00:00:00:fe".parse().unwrap(),
         host: 0,
         cores: Cores::Shared,
+        switch: SwitchKind::Ovs,
         datapath: Datapath::Sockets,
         nic_switch: NicSwitchKind::Xdp,
         outside_vlan: 0,

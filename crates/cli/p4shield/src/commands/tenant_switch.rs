@@ -1,8 +1,10 @@
 //! `p4shield tenant-switch`: `p4shield topology apply` starts it, never a user.
 
 use p4shield_console::Exit;
+use p4shield_p4tenant::P4TenantError;
 use p4shield_tenantswitch::{Limits, Machine, Options, Paths, run};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A switch compartment. `p4shield topology apply` starts it, with the socket for orders as standard input.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,12 @@ pub(crate) struct Args {
     /// Have its switch in this virtual machine, in JSON
     #[arg(long, value_parser = machine)]
     machine: Option<Machine>,
+    /// Have a P4 switch, with this socket
+    #[arg(long)]
+    p4: Option<PathBuf>,
+    /// Stay as the process outside of the P4 switch
+    #[arg(long)]
+    stay: bool,
     /// Folder of its cgroup
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -38,11 +46,26 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, on_host, dpdk, machine, cgroup, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, dpdk, machine, p4, stay, cgroup, run: sockets, state } = self;
+        if let Some(socket) = p4 {
+            let options = p4shield_p4tenant::Options { uid, core, on_host, cgroup, socket };
+            return Ok(run_p4(&options, stay).map(|()| Exit::Done)?);
+        }
         let paths = Paths { run: sockets, state };
         let limits = Limits::of(dpdk);
         match run(&Options { name, uid, core, on_host, dpdk, machine, cgroup, paths, limits })? {}
     }
+}
+
+/// Runs the compartment of a P4 switch.
+fn run_p4(options: &p4shield_p4tenant::Options, stays: bool) -> Result<(), P4TenantError> {
+    if stays {
+        return p4shield_p4tenant::stay(options);
+    }
+    let binary = std::env::current_exe().map_err(P4TenantError::Start)?;
+    let mut command = Command::new(binary);
+    command.args(std::env::args_os().skip(1)).arg("--stay");
+    p4shield_p4tenant::start(command)
 }
 
 fn machine(text: &str) -> serde_json::Result<Machine> {

@@ -9,6 +9,7 @@ mod exec;
 mod in_guest;
 mod levels;
 mod machines;
+mod p4;
 mod programs;
 mod sandbox;
 mod scale;

@@ -1,8 +1,9 @@
 //! Open vSwitch's two programs: started, and started again when one ends.
 
 use super::dpdk::Datapath;
-use super::{controllers, ovs};
-use crate::order::{Controllers, Settings};
+use super::{command, controllers, ovs};
+use crate::obeying::{ANNOUNCEMENTS, Obeying};
+use crate::order::{Controllers, Ran, Run, Settings};
 use backon::BackoffBuilder as _;
 use p4shield_compartment::RESTART_PAUSES;
 use std::process::Child;
@@ -12,11 +13,6 @@ use std::time::{Duration, Instant};
 
 /// A program that ran this long starts again without a long pause.
 const RAN_WELL: Duration = Duration::from_secs(30);
-
-/// The pauses before announcements. Linux keeps an entry for one second after it has changed (locktime in
-/// `Documentation/networking/ip-sysctl.rst`).
-const ANNOUNCEMENTS: [Duration; 3] =
-    [Duration::ZERO, Duration::from_millis(200), Duration::from_millis(1_100)];
 
 /// The running programs.
 pub(super) struct Daemons(Arc<Shared>);
@@ -55,33 +51,22 @@ impl Daemons {
         }
         Ok(daemons)
     }
+}
 
-    /// Gives the switch these ports and rules instead of those before.
-    ///
-    /// # Errors
-    /// The switch refuses them.
-    pub(super) fn configure(&self, settings: Settings) -> Result<(), String> {
+impl Obeying for Daemons {
+    fn configure(&self, settings: Settings) -> Result<(), String> {
         let mut kept = self.0.settings();
         ovs::configure(&settings)?;
         *kept = settings;
         Ok(())
     }
 
-    /// Has the switch listen for controllers.
-    ///
-    /// # Errors
-    /// The switch refuses it, or does not listen.
-    pub(super) fn listen(&self, controllers: &Controllers) -> Result<(), String> {
+    fn listen(&self, controllers: &Controllers) -> Result<(), String> {
         let _configuring = self.0.settings();
         controllers::configure(controllers)
     }
 
-    /// Announces the VMs' addresses, and again twice: a machine does not change an entry that it has just
-    /// changed.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(super) fn announce(&self) -> Result<(), String> {
+    fn announce(&self) -> Result<(), String> {
         let shared = self.0.clone();
         let announce = move || {
             for pause in ANNOUNCEMENTS {
@@ -94,26 +79,22 @@ impl Daemons {
         spawn(announce)
     }
 
-    /// Ends the switch, and waits until it has ended.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub(super) fn stop(&self) -> Result<(), String> {
+    /// Waits until the switch has ended.
+    fn stop(&self) -> Result<(), String> {
         self.0.stops.store(true, Ordering::Relaxed);
         ovs::stop()
     }
 
-    /// Returns whether the switch answers.
-    ///
-    /// # Errors
-    /// It does not, for this reason.
-    pub(super) fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), String> {
         ovs::answers()
     }
 
-    /// Returns how often a program was started again.
-    pub(super) fn restarts(&self) -> u64 {
+    fn restarts(&self) -> u64 {
         self.0.restarts.load(Ordering::Relaxed)
+    }
+
+    fn run(&self, run: &Run) -> Result<Ran, String> {
+        command::run(run)
     }
 }
 

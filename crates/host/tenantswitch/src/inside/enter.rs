@@ -156,14 +156,17 @@ pub(super) fn be_quiet() {
 }
 
 /// Moves this process into a cgroup, which its children have, too.
-pub(super) fn join_cgroup(folder: Option<&Path>) -> Result<(), SandboxError> {
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn join_cgroup(folder: Option<&Path>) -> Result<(), SandboxError> {
     let Some(folder) = folder else { return Ok(()) };
     let step = Step("enter the cgroup of its compartment", "mount cgroup v2 writable");
     std::fs::write(folder.join("cgroup.procs"), "0").during(step)
 }
 
 /// Runs on this core; on any if the machine lacks it, as after a change of its processors.
-pub(super) fn use_core(core: u32) {
+pub fn use_core(core: u32) {
     let mut cores = CpuSet::new();
     cores.set(core as usize);
     let _ = sched_setaffinity(None, &cores);

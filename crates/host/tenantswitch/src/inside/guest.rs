@@ -1,11 +1,13 @@
 //! The switch in a virtual machine, whose sandbox the machine is.
 
+use super::InsideError;
 use super::daemons::Daemons;
 use super::dpdk::Datapath;
 use super::enter::{RUN, STATE, be_quiet};
-use super::lines::{MAX_SETUP, MachineSetup, read_line};
-use super::{InsideError, execute};
+use super::lines::{MAX_SETUP, MachineSetup};
+use crate::obeying::execute;
 use crate::order::{Answer, MAX_ORDER};
+use crate::read_line::read_line;
 use p4shield_afxdp::ethtool;
 use std::convert::Infallible;
 use std::io::{self, BufReader, Read, Write};

@@ -2,8 +2,9 @@
 //! process beside QEMU passes orders and answers on, and parses neither.
 
 use super::InsideError;
-use super::lines::{MAX_SETUP, MachineSetup, read_line};
+use super::lines::{MAX_SETUP, MachineSetup};
 use crate::order::{Answer, MAX_RAN};
+use crate::read_line::read_line;
 use p4shield_image::{Image, ImageKind};
 use p4shield_links::Tap;
 use p4shield_qemu::{Accelerator, Guest, QemuVersion, Request, options};

@@ -14,27 +14,22 @@ mod ovs;
 mod seccomp;
 mod tools;
 
-use crate::order::{Answer, MAX_ORDER, Order};
+use crate::obeying::{execute, serve};
 use daemons::Daemons;
 use dpdk::Datapath;
 use enter::Entered;
-use lines::read_line;
 use p4shield_sandbox::SandboxError;
 use std::convert::Infallible;
-use std::io::{self, BufReader, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::Duration;
 
-pub use enter::{Limits, Paths};
+pub use enter::{Limits, Paths, join_cgroup, use_core};
 pub use guest::{GuestLine, open_port, prepare_network};
 pub use join::{CommandError, Errand, run_command};
 pub use lines::MachineSetup;
 pub use machine::{Machine, MachinePort};
-
-/// Longest time for the host to send an order once it has connected.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a compartment is entered.
 #[derive(Clone, Debug)]
@@ -95,7 +90,7 @@ pub fn run(options: &Options) -> Result<Infallible, InsideError> {
             machine.wait_for(listener.as_fd())?;
         }
         let (client, _) = listener.accept().map_err(InsideError::Orders)?;
-        match serve(&client, &mut switch) {
+        match serve(&client, |order| switch.answer(order)) {
             // A client that fails costs itself.
             Ok(()) | Err(ServeError::Client) => {}
             Err(ServeError::Machine(e)) => return Err(e),
@@ -130,37 +125,15 @@ impl From<io::Error> for ServeError {
     }
 }
 
-/// Answers the orders of a client.
-fn serve(client: &UnixStream, switch: &mut Switch) -> Result<(), ServeError> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(client);
-    while let Some(order) = read_line(&mut lines, MAX_ORDER)? {
-        let answer = match switch {
-            Switch::Here(daemons) => {
-                let answer = execute(&order, daemons);
-                let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
+impl Switch {
+    fn answer(&mut self, order: &[u8]) -> Result<Vec<u8>, ServeError> {
+        match self {
+            Self::Here(daemons) => {
+                let mut line = serde_json::to_vec(&execute(order, daemons)).map_err(io::Error::from)?;
                 line.push(b'\n');
-                line
+                Ok(line)
             }
-            Switch::Inside(machine) => machine.execute(&order).map_err(ServeError::Machine)?,
-        };
-        (&*client).write_all(&answer)?;
+            Self::Inside(machine) => machine.execute(order).map_err(ServeError::Machine),
+        }
     }
-    Ok(())
-}
-
-/// Executes an order.
-fn execute(order: &[u8], daemons: &Daemons) -> Answer {
-    let mut ran = None;
-    let done = match serde_json::from_slice(order) {
-        Ok(Order::Configure(settings)) => daemons.configure(settings),
-        Ok(Order::Controllers(controllers)) => daemons.listen(&controllers),
-        Ok(Order::Announce) => daemons.announce(),
-        Ok(Order::Stop) => daemons.stop(),
-        Ok(Order::Report) => daemons.health(),
-        Ok(Order::Run(run)) => command::run(&run).map(|end| ran = Some(end)),
-        Err(e) => Err(format!("the order cannot be parsed: {e}")),
-    };
-    Answer { error: done.err(), restarts: daemons.restarts(), ran }
 }

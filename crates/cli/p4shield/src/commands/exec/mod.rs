@@ -48,7 +48,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let host = topology::host(self.config)?;
         let child = host.start_command(&self.tenant, &self.command).map_err(|e| match e {
-            ErrandError::Unknown { .. } => Refused::because(&e).into(),
+            ErrandError::Unknown { .. } | ErrandError::P4 { .. } => Refused::because(&e).into(),
             e => anyhow::Error::from(e),
         })?;
         Ok(Exit::Code(relay::until_end(child)?))

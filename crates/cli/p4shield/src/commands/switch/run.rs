@@ -262,7 +262,7 @@ impl Run {
         }
         let binary = std::env::current_exe().context("cannot find the path of this executable")?;
         let (socket, allow_missing) = (self.socket.socket, self.allow_missing);
-        let launch = Launch { binary, socket, allow_missing };
+        let launch = Launch { binary, socket, allow_missing, uid: None, own_network: false };
         Ok(run_in_compartment(&setup, &launch, stop, ready))
     }
 }

@@ -196,7 +196,7 @@ pub fn compile(
     };
     let f = &lowered.function;
     let largest = codegen::size::largest(&program, &front.ast);
-    codegen::size::warn(&program, largest.as_ref(), front.end, &mut sink);
+    codegen::size::warn(&program, largest.as_ref(), &front.ast, front.end, &mut sink);
     let largest = largest.map(|l| LargestPart {
         name: l.name.to_string(),
         place: {
@@ -298,7 +298,8 @@ fn generate(
     let is_met = |(need, _): &&(u32, Span)| divided || *need == need::CALLS;
     let needs: Vec<_> = lowered.needs.iter().filter(is_met).copied().collect();
     let ir = ir::print::print(f);
-    let program = codegen::generate(f, front.end, sink);
+    let stack = codegen::size::long_stack(&front.ast);
+    let program = codegen::generate(f, front.end, stack.as_ref(), sink);
     let schema = codegen::schema::describe(&lowered);
     let f = &lowered.function;
     let points: Vec<_> = lowered.points.iter().map(|p| point(p, sources)).collect();
@@ -330,7 +331,7 @@ fn functions(lowered: &lower::Lowered, end: Span, sources: &SourceMap, sink: &mu
     let mut f = lower::compartment(&lowered.placed);
     // It has no call of its own.
     let _ = opt::optimise(&mut f, opt::Carried::default());
-    let program = codegen::generate(&mut f, end, sink);
+    let program = codegen::generate(&mut f, end, None, sink);
     let schema = p4shield_abi::schema::Schema::default();
     codegen::elf::write(&program, &f, sources, &schema, &[], &[]).unwrap_or_else(|e| {
         sink.report(Code::Internal, end, format!("internal error: {e}"), "please report this");

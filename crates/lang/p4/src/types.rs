@@ -163,6 +163,11 @@ impl Type {
         self.composite(Composite::Union).is_some()
     }
 
+    /// Tells an array of headers or unions from other types.
+    pub(crate) fn is_stack(&self) -> bool {
+        matches!(self.base(), Self::Stack(t, _) if t.is_header() || t.is_union())
+    }
+
     /// Whether the type has values at run time.
     pub(crate) fn is_runtime(&self) -> bool {
         match self.base() {
@@ -175,6 +180,7 @@ impl Type {
             | Self::Object(_) => false,
             Self::Composite(c) if c.kind == Composite::Struct => c.fields.iter().all(|(_, t)| t.is_runtime()),
             Self::Tuple(ts) => ts.iter().all(Self::is_runtime),
+            Self::Stack(t, _) => t.is_runtime(),
             _ => true,
         }
     }

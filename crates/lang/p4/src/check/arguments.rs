@@ -173,7 +173,7 @@ impl Checker<'_> {
                 (!e.ty.is_bad()).then_some(CallArg::In(e))
             }
             Direction::Out | Direction::InOut => {
-                if !self.assignable(&e) {
+                if !self.assignable_as(value, &e) {
                     return None;
                 }
                 if e.ty != want {

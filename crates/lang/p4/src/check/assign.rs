@@ -22,7 +22,7 @@ impl Checker<'_> {
             }
             return None;
         }
-        if !self.assignable(&t) {
+        if !self.assignable_as(target, &t) {
             return None;
         }
         let ty = t.ty.clone();
@@ -39,8 +39,24 @@ impl Checker<'_> {
         (!v.ty.is_bad()).then_some(StmtKind::Update { target: t, old, value: v })
     }
 
+    /// Like [`Self::assignable`], for the expression as written: a cast to the same type leaves no trace
+    /// in `e`, but is no l-value.
+    pub(super) fn assignable_as(&mut self, written: &ast::Expr, e: &Expr) -> bool {
+        let mut at = written;
+        loop {
+            at = match &at.kind {
+                Ast::Cast(..) => {
+                    let hint = "remove the cast, or copy the value to a variable";
+                    return self.refuse(Code::NotAssignable, at.span, "a cast is not an l-value", hint);
+                }
+                Ast::Member(of, _) | Ast::Index(of, _) | Ast::Slice(of, ..) | Ast::PlusSlice(of, ..) => of,
+                _ => return self.assignable(e),
+            }
+        }
+    }
+
     /// Reports an expression that is not an l-value.
-    pub(super) fn assignable(&mut self, e: &Expr) -> bool {
+    fn assignable(&mut self, e: &Expr) -> bool {
         let ok = match &e.kind {
             ExprKind::Var(v) => !self.read_only.contains(v) && e.ty.is_runtime(),
             ExprKind::Field(b, _)

@@ -422,11 +422,14 @@ impl Checker<'_> {
             }
         };
         let ty = if distinct {
-            if ty.scalar_width().is_none() && !ty.is_bad() || matches!(ty, Type::Error) {
-                let hint = "`type` accepts bit<W>, int<W>, bool and enums; use typedef";
+            if !matches!(ty, Type::Bit(_) | Type::Int(_) | Type::Bool | Type::New(_) | Type::Bad) {
+                let hint = "`type` accepts bit<W>, int<W>, bool and other types of `type`; use typedef";
                 self.error(Code::BadType, d.span, format!("`type` cannot rename {ty}"), hint);
             }
             Type::New(Rc::new(NewType { id: self.fresh(), name: d.name.name.clone(), target: ty }))
+        } else if matches!(ty, Type::Void | Type::Text | Type::MatchKind) {
+            let hint = "write the type itself where it is allowed";
+            self.refuse(Code::BadType, d.span, format!("`typedef` cannot rename {ty}"), hint)
         } else {
             ty
         };

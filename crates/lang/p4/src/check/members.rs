@@ -2,7 +2,7 @@
 
 use super::depth::Body;
 use super::expr::field_hint;
-use super::{Checker, Symbol, TypeSymbol};
+use super::{Checker, ScopeKind, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir::{Expr, ExprKind, TableId};
@@ -43,6 +43,10 @@ impl Checker<'_> {
         let Some(Symbol::Table(id)) = self.symbol_of(t).cloned() else { return None };
         let applies = &*apply.name == "apply" && args.is_empty();
         if applies {
+            // A key may contain the hit of another table, and is evaluated in the apply block.
+            if self.scope_kind != ScopeKind::Control {
+                self.table_place(e.span);
+            }
             self.uses(Body::Table(id.0));
         }
         applies.then_some(id)
@@ -127,7 +131,7 @@ impl Checker<'_> {
                 return self.refuse(Code::UnknownMember, name.span, message, hint);
             }
         };
-        if self.scope_kind != super::ScopeKind::Parser && &*name.name != "size" {
+        if self.scope_kind != ScopeKind::Parser && &*name.name != "size" {
             let message = format!("`{}` outside of a parser", name.name);
             self.error(Code::BadStatement, name.span, message, "use an index");
         }

@@ -22,9 +22,12 @@ impl Checker<'_> {
             return self.this_call(name, w);
         }
         if &*name.name == "apply"
-            && let Some(object) = self.object_of_type(base, w.span)
+            && let Some(made) = self.object_of_type(base, w.span)
         {
-            return self.object_call(object, name, w);
+            return match made {
+                Some(object) => self.object_call(object, name, w),
+                None => Expr::bad(w.span),
+            };
         }
         if self.names_type(base)
             && let Some(ty) = self.type_named_by(base)
@@ -37,11 +40,11 @@ impl Checker<'_> {
                 None => Expr::bad(w.span),
             };
         }
-        let base = self.expr(base, None);
-        if let Type::Extern(e) = &base.ty {
+        let of = self.expr(base, None);
+        if let Type::Extern(e) = &of.ty {
             return self.uncompiled_method(e, name, w, "a method of an extern that a call returns");
         }
-        self.builtin(base, name, w)
+        self.builtin(base, of, name, w)
     }
 
     fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
@@ -49,11 +52,16 @@ impl Checker<'_> {
             let message = format!("a table has no method `{}`", name.name);
             return self.refuse(Code::UnknownMember, name.span, message, "its only method is apply()");
         }
+        self.table_place(w.span);
+        self.plain_call(Callee::Table(table), "apply", &[], w)
+    }
+
+    /// Reports a table that is applied anywhere but in the `apply` block of a control.
+    pub(super) fn table_place(&mut self, span: Span) {
         if self.scope_kind != ScopeKind::Apply {
             let hint = "apply tables in the apply block of a control";
-            self.error(Code::BadStatement, w.span, "a table cannot be applied here", hint);
+            self.error(Code::BadStatement, span, "a table cannot be applied here", hint);
         }
-        self.plain_call(Callee::Table(table), "apply", &[], w)
     }
 
     /// Finds the called method by number, with the type arguments of its extern; reports an
@@ -178,7 +186,7 @@ impl Checker<'_> {
     }
 
     /// Checks `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
-    fn builtin(&mut self, base: Expr, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
+    fn builtin(&mut self, written: &ast::Expr, base: Expr, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         let ArgumentList { args, span, .. } = w;
         if base.ty.is_bad() {
             return base;
@@ -190,14 +198,16 @@ impl Checker<'_> {
                 return Expr { kind: ExprKind::IsValid(Box::new(base)), ty: Type::Bool, span };
             }
             "setValid" | "setInvalid" if header && args.is_empty() => {
-                if !self.assignable(&base) {
+                if !self.assignable_as(written, &base) {
                     return Expr::bad(span);
                 }
                 if &*name.name == "setValid" { Callee::SetValid(base) } else { Callee::SetInvalid(base) }
             }
             "push_front" | "pop_front" if stack && args.len() == 1 => {
                 let n = args[0].value.as_ref().and_then(|v| self.constant(v, None));
-                let Some(n) = n.filter(|_| self.assignable(&base)) else { return Expr::bad(span) };
+                let Some(n) = n.filter(|_| self.assignable_as(written, &base)) else {
+                    return Expr::bad(span);
+                };
                 let Some(n) = crate::constant::small(&n) else {
                     let hint = "use a number that is not negative";
                     return self.refuse(Code::BadConstant, args[0].span, "negative number of elements", hint);
@@ -212,6 +222,9 @@ impl Checker<'_> {
 
     /// Evaluates `minSizeInBits` and its variants for a type or a value of it; reports any other method.
     fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
+        if ty.is_bad() {
+            return Expr::bad(w.span);
+        }
         let sizes = ty.sizes().filter(|_| w.args.is_empty());
         let bits = match (&*name.name, sizes) {
             ("minSizeInBits", Some((min, _))) => min,

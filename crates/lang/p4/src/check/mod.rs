@@ -153,8 +153,6 @@ struct Checker<'a> {
     hints: usize,
     /// The depth of the current location within blocks and expressions, and of its calls.
     depth: depth::Depth,
-    /// Number of instances without a name so far, by type name.
-    unnamed: HashMap<Name, u32>,
     /// The rest of the budget [`size::MAX_WORK`].
     type_work: usize,
 }
@@ -206,7 +204,6 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         object_params: HashSet::new(),
         hints: MAX_HINTS,
         depth: depth::Depth::default(),
-        unnamed: HashMap::new(),
         type_work: size::MAX_WORK,
     };
     for d in &program.decls {

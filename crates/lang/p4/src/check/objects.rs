@@ -42,8 +42,12 @@ impl Checker<'_> {
         Some(self.construct(&ty, args, &name, e.span, None, want).map(Object::Instance))
     }
 
-    /// Creates the instance that `C.apply(...)` applies.
-    pub(super) fn object_of_type(&mut self, e: &ast::Expr, span: Span) -> Option<Object> {
+    /// Creates the instance that `C.apply(...)` applies: `None` for other expressions, `Some(None)` after
+    /// an error.
+    ///
+    /// In the control plane, all such instances have the name of their type (P4_16 15.1). Two of them in
+    /// one scope are therefore wrong if the type contains a table; [`crate::lower`] compares the names.
+    pub(super) fn object_of_type(&mut self, e: &ast::Expr, span: Span) -> Option<Option<Object>> {
         if !self.names_type(e) {
             return None;
         }
@@ -55,23 +59,7 @@ impl Checker<'_> {
         if !matches!(self.lookup(&name.name, *absolute), Some(Symbol::Type(TypeSymbol::Object(_)))) {
             return None;
         }
-        // Numbers distinguish unnamed instances.
-        let unique = self.unique_name(&name.name);
-        self.construct(&ty, &[], &unique, span, None, None).map(Object::Instance)
-    }
-
-    /// Returns a name that no instance has yet.
-    fn unique_name(&mut self, of: &Name) -> Name {
-        let taken = |c: &Self, name: &str| c.program.instances.iter().any(|i| &*i.name == name);
-        let n = self.unnamed.get(of).copied();
-        let mut next = n.unwrap_or(0) + 1;
-        let mut unique: Name = if next == 1 { of.clone() } else { format!("{of}_{next}").into() };
-        while taken(self, &unique) {
-            next += 1;
-            unique = format!("{of}_{next}").into();
-        }
-        self.unnamed.insert(of.clone(), next);
-        unique
+        Some(self.construct(&ty, &[], &name.name, span, None, None).map(Object::Instance))
     }
 
     pub(super) fn object_type_of(&self, object: Object) -> Type {

@@ -61,13 +61,26 @@ impl Checker<'_> {
                 Some(if word == "break" { StmtKind::Break } else { StmtKind::Continue })
             }
             AstStmt::For { init, condition, update, body } => {
+                self.not_in_a_state("a for loop", s.span);
                 Some(self.for_loop(init, condition, update, body))
             }
             AstStmt::ForIn { ty, name, from, to, body } => {
+                self.not_in_a_state("a for loop", s.span);
                 self.for_in(ty, name, from, to.as_ref(), body, s.span)
             }
-            AstStmt::Switch { subject, cases } => self.switch(subject, cases, s.span),
+            AstStmt::Switch { subject, cases } => {
+                self.not_in_a_state("a switch statement", s.span);
+                self.switch(subject, cases, s.span)
+            }
             AstStmt::Decl(d) => self.local(d),
+        }
+    }
+
+    /// Reports a statement that parser states do not have (P4_16 12.7, 13.4).
+    fn not_in_a_state(&mut self, what: &str, span: Span) {
+        if self.scope_kind == ScopeKind::Parser {
+            let hint = "use `transition select`, or a function that this state calls";
+            self.error(Code::BadStatement, span, format!("{what} is not allowed in a parser state"), hint);
         }
     }
 
@@ -269,9 +282,12 @@ impl Checker<'_> {
         if subject.ty.is_bad() {
             return None;
         }
-        if subject.ty.scalar_width().is_none() {
+        if !matches!(subject.ty.base(), Type::Bit(_) | Type::Int(_) | Type::Enum(_) | Type::Error) {
             let message = format!("switch on a value of type {}", subject.ty);
-            let hint = "use an integer, an enum, or t.apply().action_run";
+            let hint = match subject.ty.base() {
+                Type::Bool => "use `if` for a bool",
+                _ => "use an integer, an enum, an error, or t.apply().action_run",
+            };
             return self.refuse(Code::BadOperand, span, message, hint);
         }
         let ty = subject.ty.clone();

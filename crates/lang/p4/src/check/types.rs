@@ -98,7 +98,17 @@ impl Checker<'_> {
             let message = format!("{ty} cannot be the element type of an array");
             return self.refuse(Code::BadType, element.span, message, "use a value type");
         }
+        if ty.is_stack() {
+            let hint = "use one stack, or a struct with a stack for each";
+            let message = format!("{ty} is a header stack, and cannot be the element type of an array");
+            return self.refuse(Code::BadType, element.span, message, hint);
+        }
         let Some(n) = n else { return Type::Bad };
+        let least = u32::from(ty.is_header() || ty.is_union());
+        if small(&n).is_some_and(|n| n < least) {
+            let hint = "a header stack has at least one element";
+            return self.refuse(Code::BadWidth, size.span, format!("{n} is not a valid stack size"), hint);
+        }
         match small(&n).filter(|n| *n <= MAX_STACK) {
             Some(n) => Type::Stack(Rc::new(ty), n),
             None => {
@@ -243,6 +253,7 @@ pub(super) fn field_allowed(kind: Composite, ty: &Type) -> bool {
         (Composite::Header, t) => t.packed_width().is_some(),
         (Composite::Union, t) => t.is_header(),
         (Composite::Struct, Type::Void | Type::Extern(_) | Type::Object(_)) => false,
+        (Composite::Struct, Type::Stack(t, _)) => field_allowed(kind, t),
         // Lists and constants use such structs; variables of them are refused.
         (Composite::Struct, _) => true,
     }

@@ -40,7 +40,17 @@ pub(crate) struct MachineCode {
 }
 
 /// Generates code; reports a program that exceeds the limits of eBPF.
-pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> MachineCode {
+///
+/// The errors are at the program's longest header stack if that one explains them, else at `end`.
+pub(crate) fn generate(
+    f: &mut Function,
+    end: Span,
+    stack: Option<&size::LongStack>,
+    sink: &mut Sink,
+) -> MachineCode {
+    let at = stack.map_or(end, |s| s.at);
+    let advice = |otherwise: &str| stack.map_or_else(|| otherwise.to_owned(), size::LongStack::advice);
+
     moves::split_edges(f);
     let mut machine = select::select(f);
     let mut frame = alloc::allocate(&machine);
@@ -57,11 +67,11 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> MachineCo
         let bytes = frame.size + 8 * frame.memory_values;
         let message = format!("the program needs {bytes} bytes for values that are live at once");
         let hint = "reduce the number of values in use at once, or use smaller table keys";
-        sink.report(Code::TooLarge, at, message, hint);
+        sink.report(Code::TooLarge, at, message, advice(hint));
     }
     if program.insns.len() > MAX_INSNS {
         let message = format!("the program has more than {MAX_INSNS} instructions");
-        sink.report(Code::TooLarge, at, message, "call large actions from fewer places");
+        sink.report(Code::TooLarge, at, message, advice("call large actions from fewer places"));
     }
     program
 }

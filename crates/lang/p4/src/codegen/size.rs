@@ -2,7 +2,7 @@
 
 use super::MachineCode;
 use super::insn::Insn;
-use crate::ast::{Decl, DeclKind, Program};
+use crate::ast::{Decl, DeclKind, ExprKind, Program, TypeKind};
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::lexer::Name;
 use crate::source::Span;
@@ -13,6 +13,43 @@ pub(crate) struct Largest {
     pub(crate) name: Name,
     pub(crate) at: Span,
     pub(crate) instructions: usize,
+}
+
+/// The number of elements from which on a header stack may explain why a program is too large.
+const LONG_STACK: u32 = 20;
+
+/// The longest header stack among the fields of structs.
+pub(crate) struct LongStack {
+    name: Name,
+    /// The field.
+    pub(crate) at: Span,
+    elements: u32,
+}
+
+impl LongStack {
+    /// Returns the bound, and what to write instead.
+    pub(crate) fn advice(&self) -> String {
+        format!(
+            "shorten the stack `{}`, which has {} elements: where headers are removed or added, up to about \
+             {LONG_STACK} fit; extract headers that stay unchanged into one varbit field",
+            self.name, self.elements
+        )
+    }
+}
+
+/// Returns the longest header stack if it is long enough to explain why a program is too large.
+pub(crate) fn long_stack(ast: &Program) -> Option<LongStack> {
+    let fields = ast.decls.iter().filter_map(|d| match &d.kind {
+        DeclKind::Composite { fields, .. } => Some(fields),
+        _ => None,
+    });
+    let stacks = fields.flatten().filter_map(|f| {
+        let TypeKind::Stack(_, size) = &f.ty.kind else { return None };
+        let ExprKind::Int { value, .. } = &size.kind else { return None };
+        let elements = u32::try_from(value).ok()?;
+        Some(LongStack { name: f.name.name.clone(), at: f.name.span, elements })
+    });
+    stacks.max_by_key(|s| s.elements).filter(|s| s.elements > LONG_STACK)
 }
 
 /// Returns the source of most of the code, if any of it comes from a declaration.
@@ -37,7 +74,7 @@ pub(crate) fn is_too_long(code: &MachineCode) -> bool {
 
 /// Warns of a program that the verifier will refuse for its length, at the source of most of its code, else
 /// at `end`.
-pub(crate) fn warn(code: &MachineCode, largest: Option<&Largest>, end: Span, sink: &mut Sink) {
+pub(crate) fn warn(code: &MachineCode, largest: Option<&Largest>, ast: &Program, end: Span, sink: &mut Sink) {
     let total = code.insns.iter().map(Insn::slots).sum::<usize>();
     if total <= MAX_INSTRUCTIONS {
         return;
@@ -46,7 +83,10 @@ pub(crate) fn warn(code: &MachineCode, largest: Option<&Largest>, end: Span, sin
         "the program has {total} instructions; a P4 VM loads at most {MAX_INSTRUCTIONS}, so it will refuse \
          this program"
     );
-    let hint = "call large actions and controls from fewer places, or move values into tables";
+    let hint = match long_stack(ast) {
+        Some(stack) => stack.advice(),
+        None => "call large actions and controls from fewer places, or move values into tables".to_owned(),
+    };
     let warning = match largest {
         Some(l) => Diagnostic::new(Code::TooLong, l.at, message)
             .related(l.at, format!("{} of them come from here", l.instructions)),

@@ -157,3 +157,18 @@ fn an_object_that_is_used_twice_is_one() {
         "if (h.e.b == 0) { t.apply(); } else { t.apply(); } u.apply(); a(); r.write(0, 1); r.write(1, 1);";
     assert!(clashes(&with(locals, body)).is_empty());
 }
+
+/// P4_16 15.1: an instance of a direct invocation has the name of its type, in each scope anew.
+#[test]
+fn direct_invocations_have_the_name_of_their_type() {
+    let leaf = "control Leaf(inout headers_t hdr) { table t { key = { hdr.h.n : exact; } \
+                actions = { NoAction; } } apply { t.apply(); } }\n\
+                control One(inout headers_t hdr) { apply { Leaf.apply(hdr); } }\n\
+                control Two(inout headers_t hdr) { apply { Leaf.apply(hdr); } }\ncontrol I(";
+    let text = NAMED
+        .replace("control I(", leaf)
+        .replace("apply { c_1.apply(hdr);", "apply { One.apply(hdr); Two.apply(hdr); c_1.apply(hdr);");
+    let facts = compile("n.p4", &text, &NoIncludes, &Options::default()).expect("compiles").facts;
+    let names: Vec<&str> = facts.tables.iter().map(|t| &*t.name).filter(|n| n.contains("Leaf")).collect();
+    assert_eq!(names, ["I.One.Leaf.t", "I.Two.Leaf.t"]);
+}

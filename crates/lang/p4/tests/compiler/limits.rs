@@ -118,3 +118,25 @@ fn packets_that_meet_a_limit_are_dropped_by_reason() {
     let mut b = Bench::new(&program("bit<8> a;", "", "", "mark_to_drop();"));
     assert_eq!((b.run(&[7]).pass, b.run(&[7]).limit), (false, None));
 }
+
+/// As in the field case of 127 source routes, the stack is named, with what fits and what to write instead.
+#[test]
+fn a_stack_too_long_for_its_program_is_named() {
+    let stack = "header r_t { bit<1> last; bit<7> next; }\nstruct headers_t { h_t h;\nr_t[90] hops; }";
+    let text = program("bit<8> a;", "", "", "hdr.hops.pop_front(1); hdr.h.a = (bit<8>)hdr.hops[0].next;")
+        .replace("struct headers_t { h_t h; }", stack)
+        .replace(
+            "transition accept; }",
+            "transition hop; } state hop { p.extract(hdr.hops.next); \
+             transition select(hdr.hops.last.last) { 1: accept; default: hop; } }",
+        );
+    let refused =
+        p4shield_p4::compile("t.p4", &text, &p4shield_p4::NoIncludes, &p4shield_p4::Options::default());
+    let found = refused.expect_err("too large").plain();
+    let errors: Vec<_> = found.iter().filter(|p| p.code == "E0902").collect();
+    assert!(!errors.is_empty(), "{found:?}");
+    for e in errors {
+        assert_eq!(e.source, "r_t[90] hops; }");
+        assert!(e.hint.as_deref().is_some_and(|h| h.contains("up to about 20 fit")), "{e:?}");
+    }
+}

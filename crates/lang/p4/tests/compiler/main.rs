@@ -23,4 +23,5 @@ mod semantics;
 mod stacks;
 mod trace;
 mod varbit;
+mod verdicts;
 mod warnings;

@@ -260,10 +260,11 @@ fn lookup3_matches_the_published_vectors() {
 #[test]
 fn controls_are_applied_by_their_type() {
     let inner = "control twice(inout bit<8> x) { Register<bit<8>, bit<32>>(1) n;\n\
-        apply { n.write(0, n.read(0) + 1); x = x + n.read(0); } }";
-    let text = program("bit<8> a; bit<8> b;", "", "", "twice.apply(hdr.h.a); twice.apply(hdr.h.b);");
+        apply { n.write(0, n.read(0) + 1); x = x + n.read(0); } }\n\
+        control other(inout bit<8> x) { apply { twice.apply(x); } }";
+    let text = program("bit<8> a; bit<8> b;", "", "", "twice.apply(hdr.h.a); other.apply(hdr.h.b);");
     let mut b = Bench::new(&text.replace("control pipe", &format!("{inner}\ncontrol pipe")));
-    // Each call has its own instance.
+    // Each scope has its own instance.
     assert_eq!(b.compiled.facts.maps.len(), 2);
     assert_eq!(b.passes(&[10, 20]), [11, 21]);
     assert_eq!(b.passes(&[10, 20]), [12, 22]);

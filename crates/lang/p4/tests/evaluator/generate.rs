@@ -39,6 +39,8 @@ struct Generator<'t> {
     variables: Vec<Variable>,
     /// Whether headers, tables and actions are in scope.
     in_pipeline: bool,
+    /// Set while the statements belong to a parser state, which has no `switch` and no `for`.
+    in_state: bool,
     /// Whether the body may leave its callee.
     may_exit: bool,
     names: u32,
@@ -70,6 +72,7 @@ pub(super) fn program(tape: &[u8]) -> String {
         tape: tape.iter(),
         variables: Vec::new(),
         in_pipeline: false,
+        in_state: false,
         may_exit: false,
         names: 0,
         budget: 250,
@@ -297,7 +300,7 @@ impl Generator<'_> {
                 let f = self.block(d);
                 format!("if ({c}) {{ {t} }} else {{ {f} }}")
             }
-            5 => {
+            5 if !self.in_state => {
                 let subject = self.bits(8, 1);
                 let (a, b, c) = (self.block(d), self.block(d), self.block(d));
                 format!("switch ({subject}) {{ 0: {{ {a} }} 1: 2: {{ {b} }} default: {{ {c} }} }}")
@@ -366,7 +369,7 @@ impl Generator<'_> {
                 let how = self.one(&["return;", "exit;"]);
                 format!("if ({}) {{ {how} }}", self.truth(1))
             }
-            16 => {
+            16 if !self.in_state => {
                 let name = self.fresh("i");
                 let high = self.pick(4);
                 self.variables.push(Variable { name: name.clone(), kind: Kind::Bit(8), writable: false });

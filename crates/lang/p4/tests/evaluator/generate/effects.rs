@@ -70,7 +70,7 @@ impl Generator<'_> {
                 format!("{tuple} {name} = {{ {x}, {y} }}; {} = {name}[0] ^ {name}[1];", self.target8())
             }
             5 => format!("if ({} < {}) {{ {} }}", self.effect(1), self.effect(1), self.block(0)),
-            6 => {
+            6 if !self.in_state => {
                 let (a, b) = (self.block(0), self.block(0));
                 format!("switch ({}) {{ 0: 1: {{ {a} }} default: {{ {b} }} }}", self.effect(2))
             }

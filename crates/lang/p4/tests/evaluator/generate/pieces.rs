@@ -106,7 +106,9 @@ impl Generator<'_> {
     }
 
     fn sub_parser(&mut self) -> String {
+        self.in_state = true;
         let body = self.body_with(&[("m", Kind::Bit(8))], &[("k", Kind::Bit(8))], "");
+        self.in_state = false;
         let end = self.one(&[
             "accept",
             "reject",

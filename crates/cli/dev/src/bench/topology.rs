@@ -134,7 +134,7 @@ fn title(c: &Cell) -> String {
 
 /// Returns a level's name in a figure.
 pub(super) fn level(level: Level) -> String {
-    if [Level::Baseline, Level::BaselineDpdk].contains(&level) {
+    if [Level::Baseline, Level::BaselineDpdk, Level::BaselineP4].contains(&level) {
         name(level)
     } else {
         format!("level {}", name(level))

@@ -99,7 +99,7 @@ impl Row {
         let is_noise =
             self.lost_probes == 0 || idle.is_some_and(|idle| self.lost_share() <= 2.0 * idle.lost_share());
         match (self.ratio >= KEPT && self.lost_probes == 0, self.level) {
-            (true, Level::Baseline | Level::BaselineDpdk) => Verdict::NoPower,
+            (true, Level::Baseline | Level::BaselineDpdk | Level::BaselineP4) => Verdict::NoPower,
             (true, _) => Verdict::Kept,
             (false, _) if arrives && is_noise => Verdict::Undecided,
             (false, _) => Verdict::Harmed,

@@ -61,7 +61,17 @@ pub enum Level {
     #[serde(rename = "3")]
     #[value(name = "3")]
     Three,
+    /// One P4 switch on the host, with AF_XDP
+    #[serde(rename = "baseline-p4")]
+    BaselineP4,
+    /// A P4 switch with AF_XDP in a compartment for each tenant
+    #[serde(rename = "2-p4")]
+    #[value(name = "2-p4")]
+    TwoP4,
 }
+
+/// The key of P4 switches.
+const P4: &str = "switch = \"p4\"\n";
 
 impl Level {
     /// Returns its name in the configuration, and the other keys of `[topology]` that it means.
@@ -72,7 +82,19 @@ impl Level {
             Self::Two => ("2", ""),
             Self::BaselineDpdk => ("baseline", "datapath = \"dpdk\"\n"),
             Self::Three => ("3", ""),
+            Self::BaselineP4 => ("baseline", P4),
+            Self::TwoP4 => ("2", P4),
         }
+    }
+
+    /// Reports whether its switches are P4 switches.
+    pub(crate) const fn has_p4_switches(self) -> bool {
+        matches!(self, Self::BaselineP4 | Self::TwoP4)
+    }
+
+    /// Returns the level that this one is compared with.
+    pub(crate) const fn base(self) -> Self {
+        if self.has_p4_switches() { Self::BaselineP4 } else { Self::Baseline }
     }
 }
 
@@ -196,6 +218,12 @@ pub fn steps(options: &Options) -> usize {
 /// The switches cannot be made, no packet comes back, or the file of the option `resume` cannot be read or
 /// written, or has other measurements.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
+    let has_p4 = options.levels.iter().any(|level| level.has_p4_switches());
+    ensure!(
+        !(has_p4 && options.scenarios.contains(&Scenario::P2p)),
+        "p2p needs a rule that only Open vSwitch has: leave p2p out of --scenarios, or P4 switches out of \
+         --levels"
+    );
     let mut results = results::open(options)?;
     for round in 1..=options.rounds() {
         for &tenants in &options.tenants {

@@ -34,6 +34,7 @@ impl World {
     pub(crate) fn start(level: Level, cores: Cores, tenants: u16, each: usize) -> anyhow::Result<Self> {
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
+        let has_p4_switches = level.has_p4_switches();
         let (level, keys) = level.keys();
         cloud.configure_with(level, &format!("{keys}cores = \"{}\"\n", name(cores)))?;
         cloud.topology("apply")?;
@@ -42,7 +43,9 @@ impl World {
         for vm in &world.cloud.vms {
             world.cloud.await_ping(&vm.ns, OUTSIDE)?;
         }
-        world.tenants().try_for_each(|vms| world.send_back(&vms[0]))?;
+        if !has_p4_switches {
+            world.tenants().try_for_each(|vms| world.send_back(&vms[0]))?;
+        }
         Ok(world)
     }
 

@@ -39,6 +39,7 @@ pub const MAX_MESSAGE: usize = 1024;
 
 /// Returns the message at the start of the value of [`CALLS_MAP`]; `None` if its length is impossible.
 #[must_use]
+#[inline]
 pub fn message(value: &[u8]) -> Option<&[u8]> {
     let length = u32::from_le_bytes(*value.get(LENGTH..)?.first_chunk()?) as usize;
     let is_possible = (MEMORY..=MAX_MESSAGE).contains(&length) && length.is_multiple_of(8);
@@ -47,6 +48,7 @@ pub fn message(value: &[u8]) -> Option<&[u8]> {
 
 /// Copies result and memory of an answer into the value whose message it answers. Returns false, and changes
 /// nothing, if it has another length than the message or is for another function.
+#[inline]
 pub fn take_answer(value: &mut [u8], answer: &[u8]) -> bool {
     let is_answer =
         message(value).is_some_and(|m| m.len() == answer.len() && m[..RESULT] == answer[..RESULT]);

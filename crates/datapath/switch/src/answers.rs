@@ -111,8 +111,8 @@ impl<I: PacketIo> Local<I> {
         } else if let Some(result) = &caller.result {
             run.packet.restore(&caller.left);
             if traits.divided && Traffic::asks(result) {
-                run.program.write_block(&caller.block);
-                traffic.follow(&mut run, caller.entry, &caller.bytes, result, &mut leaving);
+                run.program.write_block(caller.block.bytes());
+                traffic.follow(&mut run, caller.entry, caller.bytes.bytes(), result, &mut leaving);
             } else {
                 leaving.send(run.packet, result);
             }

@@ -7,13 +7,14 @@
 //! Packets of one flow, here all with the same Ethernet addresses that arrive at one port, keep their order:
 //! one whose run has ended without a call waits, too, while one before it does.
 
+use crate::kept::Kept;
 use crate::record::RecordId;
+use crate::ring::Ring;
 use p4shield_abi::call::{message, take_answer};
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::division::MAX_BLOCK_SIZE;
 use p4shield_bpf::{Entry, Meta, Packet, Program, RunResult};
 use p4shield_traffic::Ready;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Most packets of a thread that wait.
@@ -103,9 +104,9 @@ enum State {
 #[derive(Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) entry: Entry,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Kept<128>,
     /// Message and kept values; of one that waits for its flow, the block of the divided program.
-    pub(crate) block: Vec<u8>,
+    pub(crate) block: Kept<192>,
     /// The packet as its last run left it, with the result of that run.
     pub(crate) left: Vec<u8>,
     pub(crate) result: Option<RunResult>,
@@ -133,7 +134,7 @@ impl Caller {
     /// Returns the packet for its next run.
     pub(crate) fn ready(&self) -> Ready<'_> {
         let Self { entry, bytes, block, meta, runs, .. } = self;
-        Ready { entry: *entry, bytes, block, meta, runs: *runs }
+        Ready { entry: *entry, bytes: bytes.bytes(), block: block.bytes(), meta, runs: *runs }
     }
 }
 
@@ -147,7 +148,7 @@ struct Place {
 }
 
 /// A message that has no answer yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Message {
     place: usize,
     /// That of the place when its packet took it.
@@ -166,9 +167,9 @@ pub(crate) struct Calls {
     places: Vec<Place>,
     free: Vec<usize>,
     /// The places of the packets that wait, in the order in which they came.
-    order: VecDeque<usize>,
+    order: Ring<usize>,
     /// The messages that are not answered.
-    asked: VecDeque<Message>,
+    asked: Ring<Message>,
     /// The number of those at the front of `asked` whose deadline has passed.
     late: usize,
     /// The packets that wait for their flow only.
@@ -192,8 +193,8 @@ impl Calls {
             ends: false,
             places: Vec::new(),
             free: Vec::new(),
-            order: VecDeque::new(),
-            asked: VecDeque::new(),
+            order: Ring::with_room(0),
+            asked: Ring::with_room(0),
             late: 0,
             behind: 0,
             flows: Box::new([0; FLOWS]),
@@ -207,18 +208,19 @@ impl Calls {
     /// Replaces the way to the compartment. Packets that wait for answers of the old one get none.
     pub(crate) fn set(&mut self, settings: Option<Box<CallSettings>>) -> Option<Box<CallSettings>> {
         if self.places.is_empty() && settings.is_some() {
-            let buffers = || Caller {
-                bytes: Vec::with_capacity(MAX_HEADER_BYTES as usize),
-                block: Vec::with_capacity(MAX_BLOCK_SIZE),
-                left: Vec::with_capacity(MAX_HEADER_BYTES as usize),
-                ..Caller::default()
-            };
-            let place = |_| Place { caller: Some(Box::new(buffers())), generation: 0 };
+            let place = |_| Place { caller: Some(Box::default()), generation: 0 };
             // One that goes on has its place until it has gone, and another one if it calls again.
             self.places = (0..=MAX_CALLS).map(place).collect();
+            // After all places, so that these lie side by side.
+            for caller in self.places.iter_mut().filter_map(|place| place.caller.as_mut()) {
+                caller.bytes = Kept::with_capacity(MAX_HEADER_BYTES as usize);
+                caller.block = Kept::with_capacity(MAX_BLOCK_SIZE);
+                caller.left = Vec::with_capacity(MAX_HEADER_BYTES as usize);
+            }
             self.free = (0..=MAX_CALLS).collect();
-            self.order = VecDeque::with_capacity(MAX_CALLS);
-            self.asked = VecDeque::with_capacity(MAX_CALLS);
+            self.order = Ring::with_room(MAX_CALLS);
+            // Also for those whose packets have given up.
+            self.asked = Ring::with_room(2 * MAX_CALLS);
         }
         let old = std::mem::replace(&mut self.settings, settings);
         self.is_dead = self.settings.as_mut().is_some_and(|s| !s.port.take(&mut |_| ()));
@@ -263,7 +265,7 @@ impl Calls {
         let ready = Ready { entry: *entry, bytes: arrived, block: &[], meta, runs: 0 };
         let Some((_, caller)) = self.keep(&ready, from, State::Behind, now_ns) else { return false };
         caller.result = Some(**result);
-        program.read_block(&mut caller.block);
+        caller.block.fill(|block| program.read_block(block));
         caller.left.clear();
         caller.left.extend_from_slice(packet.bytes());
         true
@@ -281,7 +283,7 @@ impl Calls {
         let Some(settings) = &mut self.settings else { return false };
         let Some(message) = message(ready.block) else { return false };
         let deadline = u64::try_from(settings.deadline.as_nanos()).unwrap_or(u64::MAX);
-        if self.order.len() >= MAX_CALLS || self.ends {
+        if self.order.len() >= MAX_CALLS || self.asked.is_full() || self.ends {
             return false;
         }
         let submitted = if self.is_dead { Submitted::Dead } else { settings.port.submit(message) };
@@ -293,7 +295,7 @@ impl Calls {
         let Some((place, _)) = self.keep(ready, from, state, now_ns) else { return false };
         if state == State::Asked {
             let (generation, until_ns) = (self.places[place].generation, now_ns.saturating_add(deadline));
-            self.asked.push_back(Message { place, generation, until_ns });
+            self.asked.push(Message { place, generation, until_ns });
         }
         // If this one called before, those behind it do not overtake it now.
         self.blocked[usize::from(from.flow)] = self.pass;
@@ -314,11 +316,9 @@ impl Calls {
         (caller.entry, caller.meta, caller.runs) = (ready.entry, *ready.meta, ready.runs);
         (caller.flow, caller.state, caller.result) = (from.flow, state, None);
         (caller.record, caller.series, caller.since_ns) = (from.record, from.series, now_ns);
-        caller.bytes.clear();
-        caller.bytes.extend_from_slice(ready.bytes);
-        caller.block.clear();
-        caller.block.extend_from_slice(ready.block);
-        self.order.push_back(at);
+        caller.bytes.set(ready.bytes);
+        caller.block.set(ready.block);
+        self.order.push(at);
         self.behind += usize::from(state == State::Behind);
         self.flows[usize::from(from.flow)] += 1;
         Some((at, caller))
@@ -340,17 +340,17 @@ impl Calls {
         let CallSettings { port, fail, .. } = settings;
         let works = self.is_dead
             || port.take(&mut |answer| {
-                let Some(message) = asked.pop_front() else { return };
+                let Some(message) = asked.pop() else { return };
                 *late = late.saturating_sub(1);
                 if let Some(caller) = waiting(places, &message) {
-                    let is_answer = answer.is_some_and(|a| take_answer(&mut caller.block, a));
+                    let is_answer = answer.is_some_and(|a| take_answer(caller.block.bytes_mut(), a));
                     caller.state = if is_answer { State::Answered } else { unanswered(*fail) };
                 }
             });
         // All have the same time, so the first is the first to be late.
         while let Some(message) = asked.get(*late).filter(|m| m.until_ns <= now_ns) {
             *late += 1;
-            if let Some(caller) = waiting(places, message) {
+            if let Some(caller) = waiting(places, &message) {
                 caller.state = unanswered(*fail);
             }
         }
@@ -384,8 +384,8 @@ impl Calls {
     /// Lets no packet wait for an answer.
     fn give_up(&mut self) {
         let fail = self.settings.as_ref().map_or(CallFail::Drop, |s| s.fail);
-        for at in &self.order {
-            if let Some(caller) = self.places[*at].caller.as_mut().filter(|c| c.state == State::Asked) {
+        for at in self.order.iter() {
+            if let Some(caller) = self.places[at].caller.as_mut().filter(|c| c.state == State::Asked) {
                 caller.state = unanswered(fail);
             }
         }
@@ -396,7 +396,7 @@ impl Calls {
     pub(crate) fn next(&mut self) -> Option<(usize, Box<Caller>)> {
         while self.left > 0 {
             self.left -= 1;
-            let at = *self.order.front()?;
+            let at = self.order.get(0)?;
             let Place { caller, generation } = &mut self.places[at];
             let found = caller.as_mut()?;
             let (flow, is_asked) = (usize::from(found.flow), found.state == State::Asked);
@@ -405,11 +405,11 @@ impl Calls {
                 self.left = 0;
                 return None;
             }
-            self.order.pop_front();
+            self.order.pop();
             if is_asked || self.blocked[flow] == self.pass {
                 self.blocked[flow] = self.pass;
                 self.turns = true;
-                self.order.push_back(at);
+                self.order.push(at);
                 continue;
             }
             self.behind -= usize::from(found.state == State::Behind);

@@ -51,6 +51,7 @@ mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod io;
+mod kept;
 mod links;
 mod noted;
 mod numbers;
@@ -62,6 +63,7 @@ mod queue;
 mod queues;
 mod record;
 mod recording;
+mod ring;
 mod share;
 mod switch;
 #[cfg(test)]

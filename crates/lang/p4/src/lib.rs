@@ -289,11 +289,25 @@ fn generate(
     if sink.has_errors() {
         return None;
     }
-    let block = lowered.block.map_or(0, |m| f.maps[m.0 as usize].definition.value_size);
+    let size = |map: Option<ir::MapId>| map.map_or(0, |m| f.maps[m.0 as usize].definition.value_size);
+    let (block, calls) = (size(lowered.block), size(lowered.calls));
     if block as usize > MAX_BLOCK_SIZE {
         let message = format!("the program needs {block} bytes for values that egress takes from ingress");
         let hint = "use smaller headers and less metadata in egress";
         sink.report(Code::TooLarge, front.end, message, hint);
+    }
+    if calls as usize > MAX_BLOCK_SIZE {
+        let first = lowered.needs.iter().find(|(need, _)| *need == need::CALLS);
+        let at = first.map_or(front.end, |(_, span)| *span);
+        let message = format!(
+            "a call in a compartment keeps {calls} bytes of message and values; {MAX_BLOCK_SIZE} are the most"
+        );
+        sink.report(
+            Code::TooLarge,
+            at,
+            message,
+            "compute what is needed behind the call there, or keep less",
+        );
     }
     let is_met = |(need, _): &&(u32, Span)| divided || *need == need::CALLS;
     let needs: Vec<_> = lowered.needs.iter().filter(is_met).copied().collect();

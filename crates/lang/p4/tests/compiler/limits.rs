@@ -3,6 +3,7 @@
 use crate::common::{Bench, compiled, program};
 use p4shield_abi::ProgramLimit;
 use p4shield_abi::object::MAX_INSTRUCTIONS;
+use p4shield_p4::{NoIncludes, Options, Placement, compile};
 
 fn read(path: &str) -> String {
     let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
@@ -130,8 +131,7 @@ fn a_stack_too_long_for_its_program_is_named() {
             "transition hop; } state hop { p.extract(hdr.hops.next); \
              transition select(hdr.hops.last.last) { 1: accept; default: hop; } }",
         );
-    let refused =
-        p4shield_p4::compile("t.p4", &text, &p4shield_p4::NoIncludes, &p4shield_p4::Options::default());
+    let refused = compile("t.p4", &text, &NoIncludes, &Options::default());
     let found = refused.expect_err("too large").plain();
     let errors: Vec<_> = found.iter().filter(|p| p.code == "E0902").collect();
     assert!(!errors.is_empty(), "{found:?}");
@@ -139,4 +139,45 @@ fn a_stack_too_long_for_its_program_is_named() {
         assert_eq!(e.source, "r_t[90] hops; }");
         assert!(e.hint.as_deref().is_some_and(|h| h.contains("up to about 20 fit")), "{e:?}");
     }
+}
+
+/// Returns a program that needs so many pairs of values of 64 bits behind a call in a compartment.
+fn keeping(pairs: usize) -> String {
+    let all = |each: fn(usize) -> String| (0..pairs).map(each).collect::<Vec<_>>().join(" ");
+    let fields = all(|n| format!("bit<64> f{n};"));
+    let set = all(|n| format!("m.a.f{n} = hdr.h.value * {0}; m.b.f{n} = hdr.h.value + {0};", 2 * n + 3));
+    let used = all(|n| format!("hdr.h.value = ((hdr.h.value ^ m.a.f{n}) + 1) ^ m.b.f{n};"));
+    format!(
+        "#include <v1model.p4>
+@compartment extern bit<8> key(in bit<8> x);
+header h_t {{ bit<48> dst; bit<48> src; bit<8> k; bit<64> value; }}
+struct headers {{ h_t h; }}
+struct half {{ {fields} }}
+struct metadata {{ half a; half b; }}
+parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t std) {{
+    state start {{ p.extract(hdr.h); transition accept; }}
+}}
+control V(inout headers hdr, inout metadata m) {{ apply {{ }} }}
+control I(inout headers hdr, inout metadata m, inout standard_metadata_t std) {{
+    apply {{ {set}
+hdr.h.k = key(hdr.h.k);
+{used} }}
+}}
+control E(inout headers hdr, inout metadata m, inout standard_metadata_t std) {{ apply {{ }} }}
+control D(packet_out p, in headers hdr) {{ apply {{ p.emit(hdr); }} }}
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"
+    )
+}
+
+#[test]
+fn a_call_that_keeps_too_much_is_refused_where_it_is() {
+    let compile = |pairs| {
+        let options = Options { placement: Placement::Extern, ..Options::default() };
+        compile("keeping.p4", &keeping(pairs), &NoIncludes, &options)
+    };
+    assert!(compile(100).is_ok());
+    let refused = compile(2048).unwrap_err().render(false);
+    assert!(refused.contains("keeping.p4:13:11"), "{refused}");
+    assert!(refused.contains("keeps 32") && refused.contains("help: "), "{refused}");
 }

@@ -2,8 +2,12 @@
 //! the function in the program, and in a P4 VM's process.
 //!
 //! The program is that of TEE Time at P4, and the function its secret part. Ports are memory. Both switches
-//! are there all the time, and are measured in turn. The packet thread has the first core, the P4 VM any.
-//! Packets are received as long as there is room for them to wait, as a switch does that is not overloaded.
+//! are there all the time, and are measured in turn, beside a third one whose thread answers its calls
+//! itself: that divides the cost of a call into the switch's own and that of channel and compartment. The
+//! packet thread has the first core, the P4 VM any. Packets are received as long as there is room for them to
+//! wait, as a switch does that is not overloaded.
+
+mod echo;
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +17,11 @@ use p4shield_bpf::{EngineOptions, Object, Program, link};
 use p4shield_p4::{Compiled, NoIncludes, Placement};
 use p4shield_p4switch::{Apart, FunctionsConfig};
 use p4shield_stf::externs;
-use p4shield_switch::{BATCH, CallFail, CallSettings, MAX_CALLS, PacketIo, Switch, Traits};
+use p4shield_switch::{BATCH, CallFail, CallPort, CallSettings, MAX_CALLS, PacketIo, Switch, Traits};
 use p4shield_testbed::process::product;
 use serde::Serialize;
 
+use self::echo::Echo;
 use crate::fixture::forward::on_a_core;
 use crate::fixture::opened::in_memory;
 use crate::fixture::product::SECRET;
@@ -51,6 +56,26 @@ pub struct Report {
     pub apart: Spread,
     /// The ratio of both in each round.
     pub ratio: Spread,
+    /// Million packets a second with calls that the packet thread answers itself, without a function.
+    pub echo: Spread,
+    /// Nanoseconds of a packet more than inline, by the medians.
+    pub costs: Costs,
+}
+
+/// The division of what a call costs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Costs {
+    /// The switch's own work: the second run, and the packet that waits.
+    pub switch_ns: f64,
+    /// Channel and compartment, as far as the packet thread has to wait for them.
+    pub compartment_ns: f64,
+}
+
+impl Costs {
+    /// Divides the cost of a call by million packets a second.
+    fn of(inline: f64, echo: f64, apart: f64) -> Self {
+        Self { switch_ns: 1e3 / echo - 1e3 / inline, compartment_ns: 1e3 / apart - 1e3 / echo }
+    }
 }
 
 /// Measures both placements in turn; calls `progress` before each round.
@@ -67,18 +92,25 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let ports = || in_memory(options.bytes.into(), 1).first;
     let mut inline = switch(&compile(Placement::Inline)?, &[object], ports())?;
     let mut placed = switch(&compiled, &[], ports())?;
-    let settings = CallSettings { port: Box::new(channel), deadline: DEADLINE, fail: CallFail::Drop };
-    placed.set_calls(Some(Box::new(settings)));
+    let mut echoed = switch(&compiled, &[], ports())?;
+    placed.set_calls(Some(settings(channel)));
+    echoed.set_calls(Some(settings(Echo::new())));
     let mut round = |n| {
         progress(format!("round {n}"));
-        on_a_core(|| Ok([rate(&mut inline, length)?, rate(&mut placed, length)?]))
+        on_a_core(|| Ok([rate(&mut inline, length)?, rate(&mut placed, length)?, rate(&mut echoed, length)?]))
     };
-    let measured = (1..=options.rounds).map(&mut round).collect::<anyhow::Result<Vec<[f64; 2]>>>();
+    let measured = (1..=options.rounds).map(&mut round).collect::<anyhow::Result<Vec<[f64; 3]>>>();
     apart.end();
     let rates = measured?;
-    let of = |side: usize| Spread::of(rates.iter().map(|pair| pair[side]).collect());
-    let ratio = Spread::of(rates.iter().map(|[inline, apart]| apart / inline).collect());
-    Ok(Report { packet_bytes: options.bytes, inline: of(0), apart: of(1), ratio })
+    let of = |side: usize| Spread::of(rates.iter().map(|all| all[side]).collect());
+    let ratio = Spread::of(rates.iter().map(|[inline, apart, _]| apart / inline).collect());
+    let [inline, apart, echo] = [of(0), of(1), of(2)];
+    let costs = Costs::of(inline.median, echo.median, apart.median);
+    Ok(Report { packet_bytes: options.bytes, inline, apart, ratio, echo, costs })
+}
+
+fn settings(port: impl CallPort + 'static) -> Box<CallSettings> {
+    Box::new(CallSettings { port: Box::new(port), deadline: DEADLINE, fail: CallFail::Drop })
 }
 
 fn compile(placement: Placement) -> anyhow::Result<Compiled> {

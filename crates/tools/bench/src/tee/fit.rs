@@ -209,8 +209,10 @@ fn parts(
         (Assumption::NoInterruption, lost * each),
         (Assumption::SenderIsFaster, full.empty * each),
         (Assumption::NothingBetween, (full.micros - full.empty - all) * each),
+        // Half the time for nothing, if half the packets are lost: only those that arrive count in a rate.
+        (Assumption::NothingLost, full.micros * each * (1.0 / full.sent() - 1.0)),
         // The notes may cover another part of the time than the rate does.
-        (Assumption::SteadyRate, noted - full.micros * each),
+        (Assumption::SteadyRate, noted - full.micros * each / full.sent()),
         (Assumption::NoNotes, bare - noted),
     ];
     let part = |(assumption, micros): (Assumption, f64)| Part {
@@ -250,7 +252,7 @@ mod tests {
         let rate = 3200.0 / micros;
         Measured {
             batches: (0..320).map(|n| batch(1 + n % BATCH)).collect(),
-            full: Load { batches: full, micros, empty: 0.0 },
+            full: Load { batches: full, micros, ..Load::default() },
             bare: vec![rate],
             noted: vec![rate],
             ..Measured::default()
@@ -319,6 +321,19 @@ mod tests {
         // Four batches of 8 have three times the constant cost more than one of 32.
         assert!(unfilled.explains && (unfilled.micros - 3.0 * 0.6).abs() < 1e-9, "{unfilled:?}");
         assert!((sum(&fit) - 32.0 / rate).abs() < 1e-9, "{:?}", fit.parts);
+    }
+
+    #[test]
+    fn packets_that_the_switch_loses_are_named() {
+        let mut measured = measured(0.0);
+        (measured.full.received, measured.full.dropped) = (8000, 4000);
+        measured.bare[0] /= 2.0;
+        measured.noted[0] /= 2.0;
+        let fit = fit(measured, 1).unwrap();
+        let lost = part(&fit, Assumption::NothingLost);
+        assert!(lost.explains && (lost.percent - 50.0).abs() < 1e-9, "{lost:?}");
+        assert!(part(&fit, Assumption::SteadyRate).micros.abs() < 1e-9);
+        assert!((sum(&fit) - 2.0 * 2.52).abs() < 1e-9, "{:?}", fit.parts);
     }
 
     #[test]

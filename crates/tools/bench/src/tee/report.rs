@@ -149,6 +149,8 @@ pub enum Assumption {
     SenderIsFaster,
     /// No time passes between batches.
     NothingBetween,
+    /// Every packet that the switch receives is sent.
+    NothingLost,
     /// The noted batches are like those after them.
     SteadyRate,
     /// The notes cost nothing.
@@ -166,6 +168,7 @@ impl Assumption {
             Self::NoInterruption => "no batch takes ten times as long as others of its size",
             Self::SenderIsFaster => "the sender is faster than the switch, so that no round is empty",
             Self::NothingBetween => "no time passes between batches",
+            Self::NothingLost => "every packet that the switch receives is sent",
             Self::SteadyRate => "the noted batches are like those after them",
             Self::NoNotes => "the notes cost nothing",
         }

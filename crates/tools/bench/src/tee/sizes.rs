@@ -24,14 +24,25 @@ pub(super) struct Load {
     pub(super) micros: f64,
     /// Those in rounds without a packet.
     pub(super) empty: f64,
+    /// Packets that the switch received meanwhile, and those of them that it dropped.
+    pub(super) received: u64,
+    pub(super) dropped: u64,
 }
 
 impl Load {
+    /// Returns the part of the received packets that were sent.
+    pub(super) fn sent(&self) -> f64 {
+        // Packets that arrived before may be dropped meanwhile: some are sent in any case.
+        (1.0 - self.dropped as f64 / self.received.max(1) as f64).max(0.001)
+    }
+
     /// Adds those of another thread or round.
     pub(super) fn join(&mut self, other: Self) {
         self.batches.extend(other.batches);
         self.micros += other.micros;
         self.empty += other.empty;
+        self.received += other.received;
+        self.dropped += other.dropped;
     }
 }
 
@@ -40,7 +51,9 @@ impl From<TakenBatches> for Load {
         let TakenBatches { batches, span, empty, .. } = taken;
         let batch =
             |BatchTimes { packets, receive, process, send }| Batch { packets, receive, process, send };
-        Self { batches: batches.into_iter().map(batch).collect(), micros: span, empty }
+        // The program of these rows drops no packet.
+        let batches: Vec<_> = batches.into_iter().map(batch).collect();
+        Self { batches, micros: span, empty, ..Self::default() }
     }
 }
 
@@ -166,7 +179,7 @@ mod tests {
         let taken = TakenBatches { batches: vec![of(1), of(2)], span: 20.0, empty: 5.0, missed: 7 };
         let mut load = Load::from(taken.clone());
         load.join(taken.into());
-        let Load { batches, micros, empty } = load;
+        let Load { batches, micros, empty, .. } = load;
         assert_eq!((batches.len(), micros, empty), (4, 40.0, 10.0));
         assert_eq!(batches[1], Batch { packets: 2, receive: 1.0, process: 2.0, send: 3.0 });
     }

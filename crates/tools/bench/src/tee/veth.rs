@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use p4shield_batch_model::Batch;
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
-use p4shield_p4switch::api::{self, BatchesView, ThreadBatches};
+use p4shield_p4switch::api::{self, BatchesView, Status, ThreadBatches};
 use p4shield_switch::{BATCH, PacketIo};
 use rustix::process::Pid;
 
@@ -155,11 +155,21 @@ impl Bed {
     /// Counts what arrives while the switch notes batches, and takes them.
     fn noted(&self, sent: &AtomicU64) -> anyhow::Result<(Arrived, Load)> {
         api::note_batches(&self.socket)?;
+        let before = api::status(&self.socket);
         let arrived = self.arrived(sent);
         let taken = api::batches(&self.socket);
+        let after = api::status(&self.socket);
         api::stop_batches(&self.socket)?;
-        Ok((arrived?, load(&taken?)))
+        let (before, after) = (counts(&before?), counts(&after?));
+        let [received, dropped] = [after[0] - before[0], after[1] - before[1]];
+        Ok((arrived?, Load { received, dropped, ..load(&taken?) }))
     }
+}
+
+/// Returns the packets that a switch has received, and those that it has dropped.
+fn counts(status: &Status) -> [u64; 2] {
+    let received = status.ports.iter().map(|port| port.traffic.received).sum();
+    [received, status.dropped.iter().map(|dropped| dropped.packets).sum()]
 }
 
 /// Returns the batches of all threads.
@@ -172,7 +182,7 @@ fn load(view: &BatchesView) -> Load {
             Batch { packets: *packets, receive, process, send }
         };
         let batches = batches.iter().map(batch).collect();
-        all.join(Load { batches, micros: micros(*span_ns), empty: micros(*empty_ns) });
+        all.join(Load { batches, micros: micros(*span_ns), empty: micros(*empty_ns), ..Load::default() });
     }
     all
 }

@@ -44,7 +44,8 @@ pub(crate) struct XskSocket {
     bound: AtomicPtr<XskQueue>,
     /// The ready packets in the application's receive ring.
     pub(crate) event: &'static ReadyEvent,
-    /// Whether the receive ring had room when a thread last checked.
+    /// Whether the receive ring had room when a thread last checked; true for a socket without one, whose
+    /// next packet waits for nothing that the application does.
     pub(crate) has_room: AtomicBool,
     /// Whether the application has slept in `poll` for the socket, so that the need_wakeup flag is not
     /// needed.
@@ -104,7 +105,7 @@ impl XskSocket {
                 own_queue: XskQueue::new(),
                 bound: AtomicPtr::new(std::ptr::null_mut()),
                 event: ReadyEvent::register(),
-                has_room: AtomicBool::new(false),
+                has_room: AtomicBool::new(true),
                 sleeps_in_poll: AtomicBool::new(false),
                 busy_polls: AtomicBool::new(false),
             }));
@@ -114,6 +115,7 @@ impl XskSocket {
         socket.fd.store(fd, Relaxed);
         socket.sleeps_in_poll.store(false, Relaxed);
         socket.busy_polls.store(false, Relaxed);
+        socket.has_room.store(true, Relaxed);
         socket.event.reset();
         socket.generation.fetch_add(1, Relaxed);
         socket.descriptors.store(1, Release);

@@ -126,17 +126,18 @@ impl<J: VerdictSource> ReceivePump<J> {
         self.sockets.iter_mut().map(|s| &mut s.verdicts)
     }
 
-    /// Returns whether a socket's receive ring has room for one packet more than is held.
+    /// Returns whether a socket's receive ring has room for one packet more than is held; true for a socket
+    /// without a receive ring, which only sends.
     pub fn has_room(&mut self, number: u32) -> bool {
         let socket = self.sockets.iter_mut().find(|s| s.number == number);
-        socket.is_some_and(|s| s.rings.application.room(s.held + 1) > s.held)
+        socket.is_none_or(|s| s.rings.application.room(s.held + 1) > s.held)
     }
 
     /// Returns whether the queue can receive nothing until the application acts. The caller must check
-    /// again later, since no event announces the change.
+    /// again later, since no event announces the change. A queue whose sockets only send never stalls.
     pub fn is_stalled(&mut self) -> bool {
         let full = |s: &mut ReceiveSocket<J>| s.rings.application.room(s.held + 1) <= s.held;
-        self.fill.kernel.pending() == 0 || self.sockets.iter_mut().any(full)
+        !self.sockets.is_empty() && (self.fill.kernel.pending() == 0 || self.sockets.iter_mut().any(full))
     }
 
     /// Returns whether the kernel waits for a system call before it reads the fill ring.

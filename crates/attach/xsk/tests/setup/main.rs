@@ -10,7 +10,6 @@ mod metadata;
 use std::ffi::c_void;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::daemon::{Cloud, Daemon};
 use common::library;
@@ -217,7 +216,8 @@ fn application_under_test() {
     match task.as_str() {
         "fork" => println!("child: {}", in_child()),
         "idle" => {
-            assert!((0..5).any(|_| app.sleeps()), "it never slept");
+            let sleeps = app.sleep();
+            assert!(sleeps < MAX_SLEEPS, "it woke up {sleeps} times");
             println!("idle");
         }
         "close_range" => {
@@ -243,16 +243,18 @@ fn close(fd: c_int) -> c_int {
     unsafe { libc::close(fd) }
 }
 
-/// Returns how long this thread ran or waited to run, which a busy machine does not change; `None` where
-/// the kernel does not count it.
-fn awake() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let [ran, waited, _] =
-        text.split_whitespace().map(str::parse::<u64>).collect::<Result<Vec<_>, _>>().ok()?[..]
-    else {
-        return None;
-    };
-    Some(Duration::from_nanos(ran + waited))
+/// The most times that the threads of an application may go to sleep within two seconds of `poll`. One
+/// that checked its rings every two milliseconds would go to sleep 1,000 times.
+const MAX_SLEEPS: i64 = 300;
+
+/// Returns how often this process's threads went to sleep, which a busy machine does not change.
+fn sleeps() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one struct of integers.
+    unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init().ru_nvcsw
+    }
 }
 
 fn bind_again() {
@@ -394,16 +396,15 @@ impl App {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sleeps while the daemon provides the lane's channel. Returns whether the thread slept indeed.
-    fn sleeps(&self) -> bool {
+    /// Sleeps for about two seconds. Returns how often the process's threads went to sleep.
+    fn sleep(&self) -> i64 {
         let mut fds = [libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 }];
-        let (start, before) = (Instant::now(), awake());
+        let before = sleeps();
         for _ in 0..4 {
             // SAFETY: one entry.
             assert_eq!(unsafe { libc::poll(fds.as_mut_ptr(), 1, 500) }, 0);
         }
-        let awake = awake().zip(before).map(|(after, before)| after - before);
-        awake.is_none_or(|awake| awake < start.elapsed() / 2)
+        sleeps() - before
     }
 
     /// Returns bytes of the UMEM from an address on.

@@ -99,9 +99,9 @@ impl Checker<'_> {
     fn attachment_of_topology(&mut self, t: &file::Topology, attachment: Attachment) {
         let reason = match attachment {
             Attachment::Wire => return,
-            Attachment::Dpdk => "tenants' switches run without DPDK, so no library judges packets in them",
-            Attachment::Xsk => {
-                "tenants' switches have no AF_XDP sockets, so no library judges packets in them"
+            Attachment::Dpdk | Attachment::Xsk => {
+                "its library judges inside the switch's process, and the compartment of a tenant's switch \
+                 reaches neither the daemon nor the memory of P4 VMs"
             }
         };
         let message = format!(
@@ -374,5 +374,7 @@ impl Checker<'_> {
     }
 }
 
+#[cfg(test)]
+mod cells;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -45,7 +45,7 @@ fn check(cell: &Value, rounds: usize) {
 fn both_levels_carry_both_tenants_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let words = ["--rounds", "2", "--json", "--report", path, "--svg", path];
+    let words = ["--rounds", "2", "--p4", "without", "--json", "--report", path, "--svg", path];
     let Some(out) = bench(&words) else { return };
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let cells = report["cells"].as_array().unwrap();
@@ -65,7 +65,7 @@ fn both_levels_carry_both_tenants_packets() {
 
 #[test]
 fn p4_switches_are_compared_with_one_on_the_host() {
-    let words = ["--rounds", "1", "--levels", "baseline-p4,2-p4", "--json"];
+    let words = ["--rounds", "1", "--p4", "without", "--levels", "baseline-p4,2-p4", "--json"];
     let Some(out) = bench(&words) else { return };
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let cells = report["cells"].as_array().unwrap();
@@ -73,6 +73,32 @@ fn p4_switches_are_compared_with_one_on_the_host() {
     assert_eq!(levels, ["baseline-p4", "2-p4"], "{report:#}");
     cells.iter().for_each(|cell| check(cell, 1));
     assert_eq!(report["bars"][0]["bar"], ">= 0.9", "{report:#}");
+}
+
+#[test]
+fn each_level_is_measured_with_and_without_programs() {
+    let Some(out) = bench(&["--rounds", "1", "--json", "--levels", "baseline,2-p4"]) else { return };
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4, "{report:#}");
+    for cell in cells {
+        let ratios = cell["plain_ratio"]["rounds"].as_array().unwrap();
+        assert_eq!(ratios.len(), usize::from(cell["p4"] == "with"), "{cell:#}");
+        assert!(cell["pps"]["median"].as_f64() > Some(0.0), "{cell:#}");
+    }
+}
+
+#[test]
+fn p2p_with_programs_is_refused() {
+    if usable().is_err() {
+        return p4shield_need::skip("machine", usable().unwrap_err());
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
+    command.args(["bench", "topology", "--p4", "with", "--scenarios", "p2p"]);
+    let out = command.output().unwrap();
+    assert!(!out.status.success());
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(why.contains("no program judges packets of p2p"), "{why}");
 }
 
 /// Checks that a chart is well-formed and has a bar for each of two cells.
@@ -95,7 +121,8 @@ fn check_svg(path: &Path) {
 
 #[test]
 fn every_scenario_carries_packets_of_all_lengths() {
-    let lists = ["--levels", "baseline,1,2", "--scenarios", "p2p,p2v,v2v", "--bytes", "64,1500"];
+    let lists =
+        ["--p4", "without", "--levels", "baseline,1,2", "--scenarios", "p2p,p2v,v2v", "--bytes", "64,1500"];
     let Some(out) = bench(&[&["--rounds", "1", "--json", "--tenants", "1"], &lists[..]].concat()) else {
         return;
     };
@@ -108,7 +135,7 @@ fn every_scenario_carries_packets_of_all_lengths() {
 
 #[test]
 fn isolated_switches_have_a_core_each() {
-    let words = ["--rounds", "1", "--json", "--levels", "2", "--cores", "isolated"];
+    let words = ["--rounds", "1", "--p4", "without", "--json", "--levels", "2", "--cores", "isolated"];
     let Some(out) = bench(&words) else { return };
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let [cell] = &report["cells"].as_array().unwrap()[..] else { panic!("{report:#}") };
@@ -118,7 +145,9 @@ fn isolated_switches_have_a_core_each() {
 
 #[test]
 fn the_table_has_a_row_for_each_cell() {
-    let Some(out) = bench(&["--rounds", "1", "--tenants", "4", "--levels", "2"]) else { return };
+    let Some(out) = bench(&["--rounds", "1", "--p4", "without", "--tenants", "4", "--levels", "2"]) else {
+        return;
+    };
     let text = String::from_utf8(out.stdout).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
     let [_, names, row] = lines[..] else { panic!("{text}") };
@@ -132,7 +161,8 @@ fn the_table_has_a_row_for_each_cell() {
 fn a_run_goes_on_with_what_its_file_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("results");
-    let words = ["--rounds", "1", "--json", "--levels", "2", "--resume", file.to_str().unwrap()];
+    let file_name = file.to_str().unwrap();
+    let words = ["--rounds", "1", "--p4", "without", "--json", "--levels", "2", "--resume", file_name];
     if bench(&[&words[..], &["--tenants", "1"]].concat()).is_none() {
         return;
     }

@@ -154,7 +154,18 @@ fn the_page_has_both_figures_and_the_papers_values() {
 fn measure_packets(folder: &str) {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let mut packets = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
-    packets.args(["bench", "topology", "--milliseconds", "500", "--rates", "500", "--latency-rate", "500"]);
+    packets.args([
+        "bench",
+        "topology",
+        "--p4",
+        "without",
+        "--milliseconds",
+        "500",
+        "--rates",
+        "500",
+        "--latency-rate",
+        "500",
+    ]);
     packets.args(["--rounds", "1", "--levels", "baseline,1,2", "--report", folder]);
     let out = packets.output().unwrap();
     assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use p4shield_bench::name;
 use p4shield_bench::stats::Spread;
-use p4shield_bench::topology::{Cell, Cores, Level, Options, Order, Report, Scenario, run, steps};
+use p4shield_bench::topology::{Cell, Cores, Level, Options, Order, P4, Report, Scenario, run, steps};
 use p4shield_console::{Exit, output};
 use serde::Serialize;
 
@@ -31,6 +31,7 @@ struct Shown {
     tenants: u16,
     bytes: u16,
     level: Level,
+    p4: P4,
     rounds: usize,
     offered_pps: f64,
     pps: f64,
@@ -44,6 +45,8 @@ struct Shown {
     #[serde(rename = "± %")]
     ratio_percent: f64,
     order: Order,
+    /// Over the same without P4 programs.
+    plain_ratio: Option<f64>,
     p50_us: f64,
     p99_us: f64,
     #[serde(rename = "±  %")]
@@ -97,6 +100,7 @@ fn shown(c: &Cell) -> Shown {
         tenants: c.tenants,
         bytes: c.bytes,
         level: c.level,
+        p4: c.p4,
         rounds: c.rounds,
         offered_pps: c.offered_pps,
         pps: c.pps.median,
@@ -108,6 +112,7 @@ fn shown(c: &Cell) -> Shown {
         ratio: median(&c.ratio),
         ratio_percent: c.ratio.variation_percent,
         order: c.order,
+        plain_ratio: median(&c.plain_ratio),
         p50_us: c.p50_us.median,
         p99_us: c.p99_us.median,
         p99_percent: c.p99_us.variation_percent,
@@ -129,7 +134,13 @@ pub(super) fn median(spread: &Spread) -> Option<f64> {
 /// Returns a cell's name in a figure.
 fn title(c: &Cell) -> String {
     let s = if c.tenants == 1 { "" } else { "s" };
-    format!("{}, {} tenant{s}, {} B, {}", name(c.scenario), c.tenants, c.bytes, level(c.level))
+    format!("{}, {} tenant{s}, {} B, {}", name(c.scenario), c.tenants, c.bytes, at(c))
+}
+
+/// Returns the name of a cell's level and programs in a figure.
+fn at(c: &Cell) -> String {
+    let with = if c.p4 == P4::With { ", with P4" } else { "" };
+    format!("{}{with}", level(c.level))
 }
 
 /// Returns a level's name in a figure.

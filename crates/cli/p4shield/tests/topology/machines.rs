@@ -44,7 +44,7 @@ fn configure(scene: &Scene, compartment: &str, qemu: &Path) {
 
 /// Returns a copy of the image that compartments' users reach: CI builds below a home folder that is
 /// closed to others.
-fn image_within_reach(scene: &Scene) -> PathBuf {
+pub(crate) fn image_within_reach(scene: &Scene) -> PathBuf {
     let copy = scene.path("image");
     if !copy.exists() {
         fs::set_permissions(scene.path(""), Permissions::from_mode(0o711)).unwrap();

@@ -1,6 +1,7 @@
 //! P4 programs at VMs' wires, before tenants' switches of each level.
 
 use super::daemon::{Daemon, wait_for_pings};
+use super::machines::image_within_reach;
 use super::scene::{Scene, pings};
 use super::two_tenants;
 use p4shield_testbed::guest::p4vm_image;
@@ -39,13 +40,92 @@ fn compile(scene: &Scene) -> PathBuf {
     object
 }
 
+/// A row of the table of P4 programs before tenants' switches, and a column.
+#[derive(Clone, Copy)]
+struct Cell {
+    level: &'static str,
+    /// Keys of `[topology]`.
+    switch: &'static str,
+    /// That of alice's P4 VM.
+    compartment: &'static str,
+}
+
+/// Open vSwitch in a virtual machine.
+const MACHINE: &str = "compartment = \"vm\"\n";
+const OVS: &str = "switch = \"ovs\"\n";
+const P4: &str = "switch = \"p4\"\n";
+/// Each level with each switch in a process. Neighbours differ in their level; the first four have all.
+const IN_PROCESSES: [(&str, &str); 8] = [
+    ("2", OVS),
+    ("baseline", P4),
+    ("3", OVS),
+    ("1", P4),
+    ("baseline", OVS),
+    ("2", P4),
+    ("1", OVS),
+    ("3", P4),
+];
+
 /// Writes a configuration in which the program judges what alice's VM web receives.
-fn configure(scene: &Scene, level: &str) {
+fn configure(scene: &Scene, Cell { level, switch, compartment }: Cell) {
     scene.configure(level, &["alice", "bob"]);
-    let text = std::fs::read_to_string(scene.config()).unwrap();
-    let web = "interface = \"alice-web\"\n";
-    assert!(text.contains(web), "{text}");
-    std::fs::write(scene.config(), text.replacen(web, &format!("{web}ingress = [\"deny.o\"]\n"), 1)).unwrap();
+    let mut text = std::fs::read_to_string(scene.config()).unwrap();
+    let mut put = |old: &str, new: &str| {
+        assert!(text.contains(old), "{text}");
+        text = text.replacen(old, new, 1);
+    };
+    put("interface = \"alice-web\"\n", "interface = \"alice-web\"\ningress = [\"deny.o\"]\n");
+    put("[topology]\n", &format!("[topology]\n{switch}"));
+    if compartment == "vm" {
+        let machine = format!("[machine]\nimage = {:?}\n[topology]\n", p4vm_image().unwrap());
+        put("[topology]\n", &machine);
+        put("name = \"alice\"\n", "name = \"alice\"\ncompartment = \"vm\"\nmemory = \"256MiB\"\n");
+    }
+    if switch == MACHINE {
+        put(MACHINE, &format!("{MACHINE}image = {:?}\n", image_within_reach(scene)));
+    }
+    std::fs::write(scene.config(), text).unwrap();
+}
+
+/// Waits until the daemon has applied a level, and checks that the program judges before its switches.
+fn judges_at(scene: &Scene, daemon: &Daemon<'_>, Cell { level, switch, compartment }: Cell) {
+    let cell = format!("level {level}, {switch:?}, P4 VM in a {compartment}");
+    wait_until(&cell, 120, || {
+        let status = daemon.status();
+        status["topology"]["level"] == level && status["tenants"][0]["state"] == "running"
+    })
+    .unwrap();
+    wait_for_the_program(scene);
+    wait_until("no problem", 20, || daemon.problems().is_empty())
+        .unwrap_or_else(|e| panic!("{cell}: {e}: {}", daemon.ask(&["status"])));
+    let alice = &daemon.status()["tenants"][0];
+    assert_eq!(alice["compartment"], compartment, "{cell}");
+    let ingress = &alice["vms"][0]["ingress"];
+    assert!(ingress["judged"].as_u64().unwrap() >= 20, "{cell}: {ingress}");
+    let dropped = ingress["dropped"].as_array().unwrap().iter().map(|d| d[1].as_u64().unwrap());
+    assert!(dropped.sum::<u64>() >= 10, "{cell}: {ingress}");
+}
+
+/// Returns the cells of [`IN_PROCESSES`] with a P4 VM in this compartment.
+fn in_processes(compartment: &'static str) -> impl Iterator<Item = Cell> {
+    IN_PROCESSES.into_iter().map(move |(level, switch)| Cell { level, switch, compartment })
+}
+
+/// Runs the cells one after the other on one host.
+fn judges_at_all(scene: &Scene, cells: impl IntoIterator<Item = Cell>) {
+    let mut running: Option<Daemon<'_>> = None;
+    for cell in cells {
+        configure(scene, cell);
+        let daemon = match running.take() {
+            None => Daemon::start(scene),
+            Some(daemon) => {
+                daemon.ask(&["reload"]);
+                daemon
+            }
+        };
+        judges_at(scene, &daemon, cell);
+        running = Some(daemon);
+    }
 }
 
 /// Waits until the program is in force: web does not reach the outside, and the others are as without it.
@@ -62,21 +142,17 @@ fn wait_for_the_program(scene: &Scene) {
 fn programs_judge_before_switches_of_each_level() {
     let Some(scene) = two_tenants() else { return };
     compile(&scene);
-    configure(&scene, "2");
+    judges_at_all(&scene, in_processes("process").take(p4shield_need::extent(4, 8)));
+}
+
+#[test]
+fn programs_stay_in_force_without_the_daemon() {
+    let Some(scene) = two_tenants() else { return };
+    compile(&scene);
+    let cell = Cell { level: "2", switch: OVS, compartment: "process" };
+    configure(&scene, cell);
     let daemon = Daemon::start(&scene);
-    for (level, next) in [("2", "3"), ("3", "1"), ("1", "baseline"), ("baseline", "2"), ("2", "2")] {
-        wait_until("the level", 60, || daemon.status()["topology"]["level"] == level).unwrap();
-        wait_for_the_program(&scene);
-        let status = daemon.status();
-        assert_eq!(status["problems"], serde_json::json!([]), "{level}: {}", daemon.ask(&["status"]));
-        let ingress = &status["tenants"][0]["vms"][0]["ingress"];
-        assert!(ingress["judged"].as_u64().unwrap() >= 20, "{level}: {ingress}");
-        let dropped = ingress["dropped"].as_array().unwrap().iter().map(|d| d[1].as_u64().unwrap());
-        assert!(dropped.sum::<u64>() >= 10, "{level}: {ingress}");
-        configure(&scene, next);
-        daemon.ask(&["reload"]);
-    }
-    // Without the daemon programs stay in force.
+    judges_at(&scene, &daemon, cell);
     kill_process(daemon.pid(), Signal::KILL).unwrap();
     wait_for_the_program(&scene);
     drop(daemon);
@@ -93,7 +169,8 @@ fn programs_judge_before_switches_of_each_level() {
     );
     // Without the program in the configuration, the VM's own interface is the port again.
     scene.configure("2", &["alice", "bob"]);
-    daemon.ask(&["reload"]);
+    let answer = daemon.ask(&["reload"]);
+    assert!(!answer.contains("nothing was changed"), "{answer}");
     wait_for_pings(&scene);
     wait_until("no interface of a wire", 20, || !scene.host.ip("-br link").unwrap().contains("p4sw"))
         .unwrap();
@@ -103,7 +180,7 @@ fn programs_judge_before_switches_of_each_level() {
 fn a_wire_without_its_daemon_carries_nothing() {
     let Some(scene) = two_tenants() else { return };
     compile(&scene);
-    configure(&scene, "2");
+    configure(&scene, Cell { level: "2", switch: OVS, compartment: "process" });
     scene.topology("apply");
     let [web, db, bob] = &scene.vms[..] else { unreachable!() };
     assert_eq!((pings(&db.ns, "10.0.0.1"), pings(&bob.ns, "10.0.0.1")), (10, 10));
@@ -113,22 +190,26 @@ fn a_wire_without_its_daemon_carries_nothing() {
 }
 
 #[test]
-fn a_p4_vm_in_a_virtual_machine_judges_before_its_switch() {
+fn p4_vms_in_machines_judge_before_each_level() {
     if let Err(why) = Guest::usable() {
         return p4shield_need::skip("qemu", why);
     }
     let Some(scene) = two_tenants() else { return };
     compile(&scene);
-    configure(&scene, "2");
-    let text = std::fs::read_to_string(scene.config()).unwrap();
-    let machine = format!("[machine]\nimage = {:?}\n[topology]\n", p4vm_image().unwrap());
-    let alice = "name = \"alice\"\n";
-    let text = text.replacen("[topology]\n", &machine, 1);
-    let text = text.replacen(alice, &format!("{alice}compartment = \"vm\"\nmemory = \"256MiB\"\n"), 1);
-    std::fs::write(scene.config(), text).unwrap();
-    let daemon = Daemon::start(&scene);
-    let alice = || daemon.status()["tenants"][0].clone();
-    wait_until("the virtual machine", 120, || alice()["state"] == "running").unwrap();
-    wait_for_the_program(&scene);
-    assert_eq!(alice()["compartment"], "vm");
+    judges_at_all(&scene, in_processes("vm").take(p4shield_need::extent(2, 8)));
+}
+
+#[test]
+fn programs_judge_before_switches_in_machines() {
+    if let Err(why) = Guest::usable() {
+        return p4shield_need::skip("qemu", why);
+    }
+    let Some(scene) = two_tenants() else { return };
+    compile(&scene);
+    // At level 1, to have no more than two machines at once.
+    let cells = [("1", "vm"), ("2", "process")];
+    for (level, compartment) in cells.into_iter().take(p4shield_need::extent(1, 2)) {
+        judges_at_all(&scene, [Cell { level, switch: MACHINE, compartment }]);
+        scene.topology("delete");
+    }
 }

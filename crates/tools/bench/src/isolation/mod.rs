@@ -7,10 +7,8 @@
 //! (Csikor et al., CoNEXT 2019). With P4, each VM has a program, which its tenant's P4 VM runs. Senders and
 //! receivers share the first core; the switches have the last one.
 
-mod daemon;
 mod deeds;
 mod processes;
-mod programs;
 mod results;
 mod rows;
 mod sweep;
@@ -26,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::seconds;
 use crate::bar::Bar;
 use crate::name;
-use crate::topology::{Level, in_turn};
+use crate::topology::{Level, P4, in_turn};
 use results::Sample;
 pub use rows::{Row, Verdict};
 use traffic::Extent;
@@ -87,16 +85,6 @@ impl Attack {
     const fn leaves_switch(self) -> bool {
         !matches!(self, Self::Kill | Self::Memory | Self::Forks | Self::Sessions)
     }
-}
-
-/// Programs of the tenants' VMs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum P4 {
-    /// No VM has one
-    Without,
-    /// Each VM has one in both directions
-    With,
 }
 
 /// Options of a measurement.

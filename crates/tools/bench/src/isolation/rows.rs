@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::Attack;
 use super::results::Sample;
-use super::{Attack, P4};
 use crate::bar::Bar;
 use crate::figures::{figure, over_rounds};
 use crate::stats::Percentiles;
-use crate::topology::Level;
+use crate::topology::{Level, P4};
 
 /// The share of its rate that a victim keeps who is not harmed.
 const KEPT: f64 = 0.95;

@@ -3,20 +3,19 @@
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 
 use anyhow::Context;
 use p4shield_testbed::process::product;
-use p4shield_topology::{PRIORITIES, Plan, Tenant, Vm};
+use p4shield_topology::{PRIORITIES, Plan, Tenant};
 
 use super::Attack;
-use super::daemon::{self, Daemon};
 use super::deeds::{self, Bomb};
-use super::programs::{self, BURN, PASS};
 use super::sweep::sweep;
 use super::traffic::{Deed, Victim};
-use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, mac_text, users};
+use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, Vm, mac_text, users};
+use crate::fixture::daemon::Daemon;
 use crate::fixture::headers::Headers;
+use crate::fixture::tenants_programs::{BURN, PASS, compile_burn, compile_pass};
 use crate::topology::Level;
 
 const VICTIM: &str = "alice";
@@ -34,7 +33,6 @@ pub(super) struct World {
     daemon: Daemon,
     cloud: Cloud,
     plan: Plan,
-    config: PathBuf,
 }
 
 impl World {
@@ -44,21 +42,18 @@ impl World {
         let cloud = Cloud::make(&VMS.map(|vm| vm.map(str::to_owned)))?;
         let (level, keys) = level.keys();
         cloud.configure_with(level, keys)?;
-        // The plan's folder is beside the configuration.
-        let config = cloud.plan()?.run.with_file_name("p4shield.toml");
-        let mut programs = Vec::new();
+        let mut programs: Vec<(&Vm, &[&str])> = Vec::new();
         if p4 {
-            programs::compile(daemon::folder(&config)?)?;
-            let objects =
-                |tenant| if (tenant, attack) == (ADVERSARY, Attack::Burn) { &BURN[..] } else { &PASS };
-            programs.extend(VMS.map(|[tenant, vm]| (format!("{tenant}-{vm}"), objects(tenant).to_vec())));
+            compile_pass(cloud.folder())?;
+            let burns = |vm: &Vm| (&*vm.tenant, attack) == (ADVERSARY, Attack::Burn);
+            if attack == Attack::Burn {
+                compile_burn(cloud.folder())?;
+            }
+            programs.extend(cloud.vms.iter().map(|vm| (vm, if burns(vm) { &BURN[..] } else { &PASS })));
         }
-        let read = || format!("cannot read and write {}", config.display());
-        let text = std::fs::read_to_string(&config).with_context(read)?;
-        std::fs::write(&config, daemon::complete(&text, &programs)?).with_context(read)?;
-        let daemon = Daemon::start(&cloud.host, &config)?;
+        let daemon = Daemon::start(&cloud, &programs)?;
         let plan = cloud.plan()?;
-        let world = Self { daemon, cloud, plan, config };
+        let world = Self { daemon, cloud, plan };
         for vm in &world.cloud.vms {
             world.cloud.await_ping(&vm.ns, OUTSIDE)?;
         }
@@ -96,7 +91,7 @@ impl World {
     }
 
     /// Returns the adversary and its VM.
-    fn adversary(&self) -> anyhow::Result<(&Tenant, &Vm)> {
+    fn adversary(&self) -> anyhow::Result<(&Tenant, &p4shield_topology::Vm)> {
         let mut tenants = self.plan.compartments.iter().flat_map(|c| &c.tenants);
         let tenant = tenants.find(|t| t.name == ADVERSARY).context("the plan has no adversary")?;
         Ok((tenant, tenant.vms.first().context("the adversary has no VM")?))
@@ -154,8 +149,8 @@ impl World {
     /// Prepares a script in the adversary's compartment, as a switch that was taken over would run it.
     fn bomb(&self, script: &str) -> anyhow::Result<Bomb> {
         let mut command = self.cloud.host.command(product()?);
-        command.args(["exec", ADVERSARY, "--config"]).arg(&self.config).arg("--");
-        Bomb::new(command, script, daemon::folder(&self.config)?)
+        command.args(["exec", ADVERSARY, "--config"]).arg(self.cloud.config()).arg("--");
+        Bomb::new(command, script, self.cloud.folder())
     }
 
     /// Returns the user of the adversary's switch.
@@ -199,7 +194,7 @@ impl World {
 }
 
 /// Returns the number in OpenFlow of the port behind which a tenant's VM is.
-fn port(tenant: &Tenant, vm: &Vm) -> u16 {
+fn port(tenant: &Tenant, vm: &p4shield_topology::Vm) -> u16 {
     if tenant.gateway.is_some() { tenant.port() } else { vm.port() }
 }
 

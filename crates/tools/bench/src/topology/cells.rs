@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Level, Sample, Scenario};
+use super::{Level, P4, Sample, Scenario};
 use crate::bar::Bar;
 use crate::stats::Spread;
 
@@ -27,6 +27,8 @@ pub struct Cell {
     pub scenario: Scenario,
     /// How switches are divided among tenants.
     pub level: Level,
+    /// Programs of the tenants' VMs.
+    pub p4: P4,
     /// Tenants.
     pub tenants: u16,
     /// Length of a frame on the wire.
@@ -45,8 +47,11 @@ pub struct Cell {
     pub overload_pps: Spread,
     /// Jain's index at the highest rate, median.
     pub overload_jain: f64,
-    /// `pps` over that of the baseline with the same switches in the same round. Empty without one.
+    /// `pps` over that of the baseline with the same switches and programs in the same round. Empty without
+    /// one.
     pub ratio: Spread,
+    /// `pps` over that without programs at the same level in the same round. Empty without them.
+    pub plain_ratio: Spread,
     /// The verdict of the rounds about it.
     pub order: Order,
     /// Median of the time from generator to sink at the lower rate, microseconds.
@@ -79,15 +84,15 @@ pub(super) fn of(samples: Vec<Sample>) -> Vec<Cell> {
         left = others;
         cells.push(cell(&first, &rounds, &samples));
     }
-    cells.sort_by_key(|c: &Cell| (c.scenario as u8, c.tenants, c.bytes, c.level as u8));
+    cells.sort_by_key(|c: &Cell| (c.scenario as u8, c.tenants, c.bytes, c.p4 as u8, c.level as u8));
     cells
 }
 
 fn is_like(a: &Sample, b: &Sample) -> bool {
-    a.level == b.level && is_beside(a, b)
+    (a.level, a.p4) == (b.level, b.p4) && is_beside(a, b)
 }
 
-/// Reports whether they differ in nothing but level and round.
+/// Reports whether they differ in nothing but level, programs and round.
 fn is_beside(a: &Sample, b: &Sample) -> bool {
     (a.scenario, a.tenants, a.bytes) == (b.scenario, b.tenants, b.bytes)
 }
@@ -96,13 +101,19 @@ fn cell(first: &Sample, rounds: &[Sample], all: &[Sample]) -> Cell {
     let spread = |figure: fn(&Sample) -> f64| Spread::of(rounds.iter().map(figure).collect());
     let of_tenant =
         |t| Spread::of(rounds.iter().filter_map(|s| s.tenant_pps.get(t).copied()).collect()).median;
-    let ratios = |figure: fn(&Sample) -> f64| {
-        Spread::of(rounds.iter().filter_map(|s| ratio(s, all, figure)).collect())
+    let ratios = |base: fn(&Sample) -> (Level, P4), figure: fn(&Sample) -> f64| {
+        Spread::of(rounds.iter().filter_map(|s| ratio(s, base(s), all, figure)).collect())
     };
-    let ratio = ratios(total);
+    let baseline = |s: &Sample| (s.level.base(), s.p4);
+    let ratio = ratios(baseline, total);
+    let plain_ratio = match first.p4 {
+        P4::Without => Spread::of(Vec::new()),
+        P4::With => ratios(|s| (s.level, P4::Without), total),
+    };
     Cell {
         scenario: first.scenario,
         level: first.level,
+        p4: first.p4,
         tenants: first.tenants,
         bytes: first.bytes,
         rounds: rounds.len(),
@@ -114,6 +125,7 @@ fn cell(first: &Sample, rounds: &[Sample], all: &[Sample]) -> Cell {
         overload_jain: spread(|s| jain(&s.overload_pps)).median,
         order: order(first.level, &ratio.rounds),
         ratio,
+        plain_ratio,
         p50_us: spread(|s| s.micros.p50),
         p99_us: spread(|s| s.micros.p99),
         lost_percent: spread(|s| s.lost_percent).median,
@@ -121,7 +133,7 @@ fn cell(first: &Sample, rounds: &[Sample], all: &[Sample]) -> Cell {
         cores: first.cores,
         busy_cores: spread(|s| s.busy_cores),
         core_pps: Spread::of(rounds.iter().map(by_core).filter(|pps| *pps > 0.0).collect()),
-        core_ratio: ratios(by_core),
+        core_ratio: ratios(baseline, by_core),
         memory_mb: spread(|s| s.memory_mb),
     }
 }
@@ -136,10 +148,9 @@ fn by_core(sample: &Sample) -> f64 {
     if sample.busy_cores > 0.0 { total / sample.busy_cores } else { 0.0 }
 }
 
-/// Returns a figure of a sample over that of the baseline in its round, if neither is 0.
-fn ratio(sample: &Sample, all: &[Sample], figure: fn(&Sample) -> f64) -> Option<f64> {
-    let base = sample.level.base();
-    let is_base = |s: &&Sample| s.level == base && s.round == sample.round && is_beside(s, sample);
+/// Returns a figure of a sample over that of another level or without programs in its round, if neither is 0.
+fn ratio(sample: &Sample, base: (Level, P4), all: &[Sample], figure: fn(&Sample) -> f64) -> Option<f64> {
+    let is_base = |s: &&Sample| (s.level, s.p4) == base && s.round == sample.round && is_beside(s, sample);
     let ratio = figure(sample) / all.iter().find(is_base).map(figure)?;
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
@@ -166,8 +177,11 @@ pub(crate) fn jain(shares: &[f64]) -> f64 {
 /// Returns the claims about cells that were measured.
 pub(super) fn bars(cells: &[Cell]) -> Vec<Bar> {
     let bar = |level: Level, claim, bar, least: f64| {
-        let is_here =
-            |c: &&Cell| c.level == level && c.scenario == Scenario::P2v && !c.ratio.rounds.is_empty();
+        let is_here = |c: &&Cell| {
+            (c.level, c.p4) == (level, P4::Without)
+                && c.scenario == Scenario::P2v
+                && !c.ratio.rounds.is_empty()
+        };
         let worst = cells.iter().filter(is_here).map(|c| c.ratio.median).min_by(f64::total_cmp);
         worst.map(|measured| Bar { claim, bar, measured, met: measured >= least })
     };
@@ -189,6 +203,7 @@ mod tests {
             round,
             scenario: Scenario::P2v,
             level,
+            p4: P4::Without,
             tenants: 2,
             bytes: 64,
             offered_pps: 1e5,
@@ -234,6 +249,25 @@ mod tests {
         assert_eq!(ratios, [(Level::Baseline, 1.0), (Level::BaselineP4, 1.0), (Level::TwoP4, 0.8)]);
         assert_eq!((cells[1].order, cells[2].order), (Order::None, Order::Undecided));
         assert!(matches!(&bars(&cells)[..], [bar] if !bar.met));
+    }
+
+    #[test]
+    fn programs_are_compared_with_the_same_level_without() {
+        let with = |s: Sample| Sample { p4: P4::With, ..s };
+        let samples = vec![
+            sample(1, Level::Baseline, [80.0, 80.0]),
+            with(sample(1, Level::Baseline, [40.0, 40.0])),
+            with(sample(1, Level::Two, [20.0, 20.0])),
+            sample(1, Level::Two, [40.0, 40.0]),
+        ];
+        let cells = of(samples);
+        let found: Vec<_> = cells.iter().map(|c| (c.level, c.p4, c.ratio.median)).collect();
+        let [base, two] = [Level::Baseline, Level::Two];
+        let [without, with] = [P4::Without, P4::With];
+        assert_eq!(found, [(base, without, 1.0), (two, without, 0.5), (base, with, 1.0), (two, with, 0.5)]);
+        let plain: Vec<_> = cells.iter().map(|c| c.plain_ratio.rounds.clone()).collect();
+        assert_eq!(plain, [vec![], vec![], vec![0.5], vec![0.5]]);
+        assert_eq!(bars(&cells).len(), 1, "the bars are about switches without programs");
     }
 
     #[test]

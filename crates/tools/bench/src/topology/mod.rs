@@ -98,6 +98,16 @@ impl Level {
     }
 }
 
+/// Programs of the tenants' VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum P4 {
+    /// No VM has one
+    Without,
+    /// Each VM has one in both directions
+    With,
+}
+
 /// Which cores the switches have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -117,6 +127,10 @@ pub struct Options {
     /// How switches are divided among tenants
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Level::Baseline, Level::Two])]
     pub levels: Vec<Level>,
+    /// P4 programs of the tenants' VMs, which let all packets through. P2p passes no VM, so it is measured
+    /// without them only
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [P4::Without, P4::With])]
+    pub p4: Vec<P4>,
     /// Cores of the switches; one that is the first core's shares it with the generator
     #[arg(long, value_enum, default_value_t = Cores::Shared)]
     pub cores: Cores,
@@ -164,6 +178,17 @@ impl Options {
         if self.quick { Duration::from_millis(200) } else { self.time }
     }
 
+    /// Returns the scenarios that are measured with or without programs.
+    fn scenarios(&self, p4: P4) -> impl Iterator<Item = &Scenario> {
+        self.scenarios.iter().filter(move |s| p4 == P4::Without || **s != Scenario::P2p)
+    }
+
+    /// Returns the levels, each with and without programs, in a round's order.
+    fn worlds(&self, round: u16) -> Vec<(Level, P4)> {
+        let levels = in_turn(&self.levels, round).into_iter();
+        levels.flat_map(|level| self.p4.iter().map(move |p4| (level, *p4))).collect()
+    }
+
     /// Returns the rates; the highest is always among them.
     fn rates(&self) -> Vec<u32> {
         let mut rates = self.rates.clone();
@@ -179,6 +204,7 @@ struct Sample {
     round: u16,
     scenario: Scenario,
     level: Level,
+    p4: P4,
     tenants: u16,
     bytes: u16,
     offered_pps: f64,
@@ -206,10 +232,9 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
+    let ways: usize = options.p4.iter().map(|p4| options.scenarios(*p4).count()).sum();
     usize::from(options.rounds())
-        * [options.scenarios.len(), options.levels.len(), options.tenants.len(), options.bytes.len()]
-            .iter()
-            .product::<usize>()
+        * [ways, options.levels.len(), options.tenants.len(), options.bytes.len()].iter().product::<usize>()
 }
 
 /// Measures; calls `progress` before each step.
@@ -224,15 +249,20 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
         "p2p needs a rule that only Open vSwitch has: leave p2p out of --scenarios, or P4 switches out of \
          --levels"
     );
+    ensure!(
+        options.p4.contains(&P4::Without) || !options.scenarios.contains(&Scenario::P2p),
+        "no program judges packets of p2p, which pass no VM: leave p2p out of --scenarios, or add without to \
+         --p4"
+    );
     let mut results = results::open(options)?;
     for round in 1..=options.rounds() {
         for &tenants in &options.tenants {
             // v2v needs a second VM for each tenant, whose port would cost the other scenarios time.
             for of_two in [false, true] {
                 let is_here = |s: &&Scenario| (**s == Scenario::V2v) == of_two;
-                let scenarios: Vec<_> = options.scenarios.iter().filter(is_here).copied().collect();
-                for level in in_turn(&options.levels, round) {
-                    let place = Place { round, level, tenants };
+                for (level, p4) in options.worlds(round) {
+                    let place = Place { round, level, p4, tenants };
+                    let scenarios: Vec<_> = options.scenarios(p4).filter(is_here).copied().collect();
                     measure_all(place, &scenarios, options, &mut results, &mut progress)?;
                 }
             }
@@ -259,6 +289,7 @@ pub(crate) fn in_turn(levels: &[Level], round: u16) -> Vec<Level> {
 pub(crate) struct Place {
     pub(crate) round: u16,
     pub(crate) level: Level,
+    pub(crate) p4: P4,
     pub(crate) tenants: u16,
 }
 
@@ -270,18 +301,20 @@ fn measure_all(
     results: &mut Samples<Sample>,
     progress: &mut impl FnMut(String),
 ) -> anyhow::Result<()> {
-    let Place { round, level, tenants } = place;
+    let Place { round, level, p4, tenants } = place;
     let each = if scenarios.contains(&Scenario::V2v) { 2 } else { 1 };
     let mut world = None;
     for (scenario, bytes) in scenarios.iter().flat_map(|s| options.bytes.iter().map(|b| (*s, *b))) {
-        let [way, at] = [name(scenario), name(level)];
-        progress(format!("round {round}, {way}, level {at}, {tenants} tenants, {bytes} bytes"));
+        let [way, at, programs] = [name(scenario), name(level), name(p4)];
+        progress(format!(
+            "round {round}, {way}, level {at}, {programs} P4, {tenants} tenants, {bytes} bytes"
+        ));
         if results::has(&results.samples, place, scenario, bytes) {
             continue;
         }
         let world = match &mut world {
             Some(world) => world,
-            none => none.insert(World::start(level, options.cores, tenants, each)?),
+            none => none.insert(World::start(place, options.cores, each)?),
         };
         results.add(measure(world, place, scenario, bytes, options)?)?;
     }
@@ -295,7 +328,7 @@ fn measure(
     bytes: u16,
     options: &Options,
 ) -> anyhow::Result<Sample> {
-    let Place { round, level, tenants } = place;
+    let Place { round, level, p4, tenants } = place;
     let Trial { full, few, begin, end } = Trial::make(world, scenario, bytes, options)?;
     let total = |seen: &Seen| seen.tenant_pps.iter().sum::<f64>();
     let best = full.iter().max_by(|a, b| total(a).total_cmp(&total(b))).context("no rate was measured")?;
@@ -305,6 +338,7 @@ fn measure(
         round,
         scenario,
         level,
+        p4,
         tenants,
         bytes,
         offered_pps: best.sent_pps,

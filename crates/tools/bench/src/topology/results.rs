@@ -7,7 +7,7 @@ use crate::name;
 use crate::resume::{Record, Samples, Settings};
 
 /// Version of the file.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The settings that all samples of a file have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +54,8 @@ pub(super) fn open(options: &Options) -> anyhow::Result<Samples<Sample>> {
 
 /// Reports whether a sample was taken.
 pub(super) fn has(samples: &[Sample], place: Place, scenario: Scenario, bytes: u16) -> bool {
-    let wanted = (place.round, place.level, place.tenants, scenario, bytes);
-    samples.iter().any(|s| (s.round, s.level, s.tenants, s.scenario, s.bytes) == wanted)
+    let wanted = (place.round, place.level, place.p4, place.tenants, scenario, bytes);
+    samples.iter().any(|s| (s.round, s.level, s.p4, s.tenants, s.scenario, s.bytes) == wanted)
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
         };
         assert_eq!(
             common.options(),
-            "--cores isolated, --milliseconds 8, --rates 1,2 and --latency-rate 3 (version 2)"
+            "--cores isolated, --milliseconds 8, --rates 1,2 and --latency-rate 3 (version 3)"
         );
     }
 }

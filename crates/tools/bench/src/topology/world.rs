@@ -7,9 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use p4shield_topology::{Compartment, PRIORITIES, Plan, Tenant};
 
-use super::{Cores, Level, Scenario, packet};
+use super::{Cores, P4, Place, Scenario, packet};
 use crate::fixture::cloud::{Cloud, OUTSIDE, ROUTER, Vm, mac_text};
+use crate::fixture::daemon::Daemon;
 use crate::fixture::headers::Headers;
+use crate::fixture::tenants_programs::{PASS, compile_pass};
 use crate::name;
 
 /// The resources of all switches since their start.
@@ -23,6 +25,8 @@ pub(crate) struct Used {
 
 /// The tenants and their switches.
 pub(crate) struct World {
+    /// With programs. It ends first: the cloud then removes the switches.
+    _daemon: Option<Daemon>,
     pub(crate) cloud: Cloud,
     plan: Plan,
     /// VMs of each tenant.
@@ -30,16 +34,24 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes the switches of a level for so many tenants with so many VMs each.
-    pub(crate) fn start(level: Level, cores: Cores, tenants: u16, each: usize) -> anyhow::Result<Self> {
+    /// Makes the switches of a level for tenants with so many VMs each, and with P4 a program for each VM.
+    pub(crate) fn start(place: Place, cores: Cores, each: usize) -> anyhow::Result<Self> {
+        let Place { level, p4, tenants, .. } = place;
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
         let has_p4_switches = level.has_p4_switches();
         let (level, keys) = level.keys();
         cloud.configure_with(level, &format!("{keys}cores = \"{}\"\n", name(cores)))?;
-        cloud.topology("apply")?;
+        let daemon = match p4 {
+            P4::Without => cloud.topology("apply").map(|_| None)?,
+            P4::With => {
+                compile_pass(cloud.folder())?;
+                let programs: Vec<_> = cloud.vms.iter().map(|vm| (vm, &PASS[..])).collect();
+                Some(Daemon::start(&cloud, &programs)?)
+            }
+        };
         let plan = cloud.plan()?;
-        let world = Self { cloud, plan, each };
+        let world = Self { _daemon: daemon, cloud, plan, each };
         for vm in &world.cloud.vms {
             world.cloud.await_ping(&vm.ns, OUTSIDE)?;
         }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::name;
 use crate::resume::Samples;
 use crate::stats::Percentiles;
-use crate::topology::{Cores, Level, Place, Scenario, World, in_turn};
+use crate::topology::{Cores, Level, P4, Place, Scenario, World, in_turn};
 use program::{Load, Program};
 use trial::{Door, Trial};
 
@@ -206,7 +206,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
         for &tenants in &options.tenants {
             for &way in &options.scenarios {
                 for level in in_turn(&options.levels, round) {
-                    let place = Place { round, level, tenants };
+                    let place = Place { round, level, p4: P4::Without, tenants };
                     measure_all(place, way, options, &mut results, &mut progress)?;
                 }
             }
@@ -223,7 +223,7 @@ fn measure_all(
     results: &mut Samples<Sample>,
     progress: &mut impl FnMut(String),
 ) -> anyhow::Result<()> {
-    let Place { round, level, tenants } = place;
+    let Place { round, level, tenants, .. } = place;
     let mut world = None;
     for &workload in &options.workloads {
         let [program, scenario, at] = [name(workload), name(way.scenario()), name(level)];
@@ -242,7 +242,7 @@ fn measure_all(
 
 /// Makes the switches, and the chains of VMs.
 fn start(place: Place, way: Way, congestion: Option<&str>) -> anyhow::Result<World> {
-    let world = World::start(place.level, Cores::Shared, place.tenants, way.vms())?;
+    let world = World::start(place, Cores::Shared, way.vms())?;
     if let Some(algorithm) = congestion {
         let vms = world.cloud.vms.iter().map(|vm| &vm.ns);
         vms.chain([&world.cloud.outside]).try_for_each(|ns| ns.congestion_control(algorithm))?;
@@ -260,7 +260,7 @@ fn measure(
     workload: Workload,
     options: &Options,
 ) -> anyhow::Result<Sample> {
-    let Place { round, level, tenants } = place;
+    let Place { round, level, tenants, .. } = place;
     // The last VM of a tenant serves, and clients reach it at the address of the first one.
     let ends = world.tenants().filter_map(|vms| vms.first().zip(vms.last()));
     let doors: Vec<_> = ends.map(|(first, server)| Door { first, server }).collect();

@@ -1,7 +1,8 @@
 //! The figures: what the victim keeps of its rate, and its delays.
 
-use p4shield_bench::isolation::{P4, Row};
+use p4shield_bench::isolation::Row;
 use p4shield_bench::name;
+use p4shield_bench::topology::P4;
 use p4shield_plot::Bars;
 
 use super::super::Chart;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::ValueEnum as _;
-use p4shield_bench::isolation::{Attack, P4, Report, Row, Verdict};
+use p4shield_bench::isolation::{Attack, Report, Row, Verdict};
 use p4shield_bench::name;
-use p4shield_bench::topology::Level;
+use p4shield_bench::topology::{Level, P4};
 use p4shield_plot::page::{STYLE, escape};
 
 use super::super::page::section;

@@ -5,7 +5,7 @@ use p4shield_bench::topology::Cell;
 use p4shield_plot::{Bars, Series, Stacks};
 
 use super::super::{Chart, by_size, series};
-use super::{level, title};
+use super::{at, title};
 
 /// Returns all figures. Those of single cells are of the shortest frames, as the paper's.
 pub(in super::super) fn all(all: &[Cell]) -> Vec<Chart> {
@@ -52,7 +52,7 @@ fn lines(cells: &[Cell]) -> Vec<Series> {
     let cells = cells.iter().filter(|c| Some(c.tenants) == most);
     series(
         cells,
-        |c| format!("{}, {}", name(c.scenario), level(c.level)),
+        |c| format!("{}, {}", name(c.scenario), at(c)),
         |c| Some((f64::from(c.bytes), c.pps.median)),
     )
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
-use p4shield_bench::topology::Cell;
+use p4shield_bench::topology::{Cell, P4};
 use p4shield_bench::workloads::Report;
 use p4shield_plot::page::{STYLE, escape};
 use serde::Deserialize;
@@ -22,12 +22,13 @@ struct Packets {
     cells: Vec<Cell>,
 }
 
-/// Reads the cells of a report of `bench topology`.
+/// Reads the cells of a report of `bench topology`: those without P4 programs, which the workloads have not.
 pub(super) fn packets(file: &Path) -> anyhow::Result<Vec<Cell>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let packets: Packets = serde_json::from_str(&text).with_context(|| {
+    let mut packets: Packets = serde_json::from_str(&text).with_context(|| {
         format!("{} is no topology.json that `bench topology --report` of this version wrote", file.display())
     })?;
+    packets.cells.retain(|cell| cell.p4 == P4::Without);
     Ok(packets.cells)
 }
 

@@ -76,6 +76,7 @@ pub(super) struct Topology {
     pub(super) image: Option<Spanned<PathBuf>>,
     pub(super) first_vlan: Option<Spanned<u16>>,
     pub(super) memory: Option<Spanned<Quantity>>,
+    pub(super) huge_pages: Option<Spanned<Quantity>>,
     pub(super) state: Option<PathBuf>,
     pub(super) run: Option<PathBuf>,
 }

@@ -21,6 +21,7 @@ mod controllers;
 mod error;
 mod file;
 mod handshake;
+mod huge_pages;
 mod inner_wires;
 mod levels;
 mod nic_switch;

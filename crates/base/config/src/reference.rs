@@ -250,6 +250,9 @@ const TOPOLOGY: &[Key] = &[
     key("memory", "size", Absent("`128MiB`; `192MiB` with P4 switches; `256MiB` with DPDK or machines"),
         Text("at least `32MiB`; `96MiB` with P4 switches; `192MiB` with DPDK or machines"), ALL,
         "The memory of each switch compartment."),
+    key("huge_pages", "size", Absent("none"), Text("at least `96MiB`"), ALL,
+        "Huge pages of each switch with DPDK, beside its memory, for its packet buffers. The host must have \
+         reserved them (`vm.nr_hugepages`)."),
     key("state", "path", Value("\"/var/lib/p4shield/topology\""), PATH, ALL,
         "The folder that has what was applied."),
     key("run", "path", Value("\"/run/p4shield/topology\""), PATH, ALL,

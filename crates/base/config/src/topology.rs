@@ -62,6 +62,8 @@ pub struct Topology {
     pub first_vlan: u16,
     /// The memory of each switch compartment in bytes.
     pub memory: u64,
+    /// The huge pages of each switch in bytes, beside its memory; 0: none.
+    pub huge_pages: u64,
     /// The folder of what was applied.
     pub state: PathBuf,
     /// The folder of the compartments' sockets.
@@ -149,6 +151,7 @@ impl Checker<'_> {
             (Datapath::Sockets, None) => &MEMORY,
         };
         let memory = self.size("memory", t.memory.as_ref(), limits);
+        let huge_pages = self.huge_pages(t, switch, datapath);
         self.vms_of_topology(file, t);
         self.zones(file);
         self.rates(file, level);
@@ -169,6 +172,7 @@ impl Checker<'_> {
             machine,
             first_vlan,
             memory,
+            huge_pages,
             state,
             run,
         })

@@ -26,6 +26,8 @@ pub struct Root<'a> {
     pub visible: &'a [&'a str],
     /// Folders that are empty.
     pub empty: &'a [&'a str],
+    /// Files that only this root has, with their contents.
+    pub files: &'a [(&'a str, &'a str)],
     /// Device files of the host.
     pub devices: &'a [&'a str],
     /// Folders of the host that are writable.
@@ -75,6 +77,9 @@ pub fn own_root(root: &Root<'_>) -> Result<(), SandboxError> {
     for path in root.empty {
         named(Path::new(path), fs::create_dir_all(inside(path)))?;
     }
+    for (path, contents) in root.files {
+        named(Path::new(path), write(path, contents))?;
+    }
     for path in root.devices {
         named(Path::new(path), bind(Path::new(path), path))?;
     }
@@ -98,6 +103,13 @@ fn show(path: &str) -> io::Result<()> {
     bind(Path::new(path), path)?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount_remount(inside(path), flags, c"")?)
+}
+
+/// Writes a file of the new root.
+fn write(path: &str, contents: &str) -> io::Result<()> {
+    let file = inside(path);
+    fs::create_dir_all(file.parent().unwrap_or(&file))?;
+    fs::write(file, contents)
 }
 
 /// Mounts a folder or file of the host in the new root.

@@ -4,6 +4,7 @@
 //! that it was started in, and creates a leaf beside it for each compartment. Where that is not possible,
 //! only the resource limits of the sandbox apply, and `status` reports why.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ const LEAF: &str = "daemon";
 pub struct Limits {
     /// Bytes of memory. There is no swap: the memory may hold keys.
     pub memory: u64,
+    /// Bytes of huge pages of each size, which are none of the memory. A host may lack the controller.
+    pub huge_pages: u64,
     /// Percent of one processor's time; `None`: no limit.
     pub cpu_percent: Option<u32>,
     /// Processes and threads.
@@ -42,6 +45,8 @@ pub struct Limits {
 }
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+/// The one that is used where a host has it.
+const HUGE_PAGES: &str = "hugetlb";
 
 impl Cgroup {
     /// Prepares the daemon's own cgroup.
@@ -67,7 +72,9 @@ impl Cgroup {
             let leaf = root.join(LEAF);
             fs::create_dir_all(&leaf)?;
             fs::write(leaf.join("cgroup.procs"), pid.to_string())?;
-            fs::write(root.join("cgroup.subtree_control"), CONTROLLERS.map(|c| format!("+{c}")).join(" "))
+            let more = have.split_whitespace().filter(|c| *c == HUGE_PAGES);
+            let all: Vec<_> = CONTROLLERS.into_iter().chain(more).map(|c| format!("+{c}")).collect();
+            fs::write(root.join("cgroup.subtree_control"), all.join(" "))
         };
         make().map_err(|e| no_cgroup(format!("{}: {e}", root.display())))?;
         Ok(Self { root: root.to_owned() })
@@ -92,6 +99,14 @@ impl Cgroup {
             limits.cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
         fs::write(group.path.join("cpu.max"), format!("{quota} 100000"))?;
         fs::write(group.path.join("pids.max"), limits.processes.to_string())?;
+        for file in fs::read_dir(&group.path)? {
+            let file = file?.path();
+            let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            // Of the pages, and of the reservations for them.
+            if name.starts_with("hugetlb.") && name.ends_with(".max") {
+                fs::write(file, limits.huge_pages.to_string())?;
+            }
+        }
         Ok(group)
     }
 
@@ -183,8 +198,11 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join("daemon/cgroup.procs")).unwrap(), "42");
         fs::create_dir(folder.join("p4vm-alice")).unwrap();
         fs::write(folder.join("p4vm-alice/memory.swap.max"), "max").unwrap();
-        let limits = Limits { memory: 1 << 30, cpu_percent: Some(50), processes: 16 };
+        let limits = Limits { memory: 1 << 30, huge_pages: 2 << 20, cpu_percent: Some(50), processes: 16 };
+        let pages = folder.join("p4vm-alice/hugetlb.2MB.rsvd.max");
+        fs::write(&pages, "max").unwrap();
         let group = cgroup.group("p4vm-alice", &limits).unwrap();
+        assert_eq!(fs::read_to_string(pages).unwrap(), "2097152");
         assert_eq!(
             fs::read_to_string(folder.join("p4vm-alice/memory.swap.max")).unwrap(),
             "0",

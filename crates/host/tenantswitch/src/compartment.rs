@@ -4,7 +4,7 @@ use crate::inside::{Limits, Machine};
 use crate::order::{Answer, Controllers, MAX_ANSWER, Order, PortSettings, Settings};
 use crate::processes::{self, Processes};
 use crate::state::{make_folder, remove_file};
-use crate::{TopologyError, pairs, tls};
+use crate::{TopologyError, huge_pages, pairs, tls};
 use p4shield_compartment::{Cgroup, Group};
 use p4shield_config::{Cores, SwitchKind};
 use p4shield_socket::{AskError, Client, Patience};
@@ -71,6 +71,8 @@ struct Started {
     #[serde(default)]
     switch: SwitchKind,
     dpdk: bool,
+    #[serde(default)]
+    huge_pages: u64,
     machine: Option<Machine>,
     /// The same names of interfaces are a pair's otherwise.
     #[serde(default)]
@@ -99,7 +101,18 @@ impl Place<'_> {
         let (core, on_host) = (self.planned.core, self.is_on_host());
         let Self { switch, dpdk, uid, has_functions, .. } = *self;
         let machine = self.machine.clone();
-        let wanted = Started { version: VERSION, uid, core, on_host, switch, dpdk, machine, has_functions };
+        let huge_pages = self.planned.huge_pages;
+        let wanted = Started {
+            version: VERSION,
+            uid,
+            core,
+            on_host,
+            switch,
+            dpdk,
+            huge_pages,
+            machine,
+            has_functions,
+        };
         let started = Started::read(&self.run);
         if let Some(first) = found.first.filter(|_| started.as_ref() == Some(&wanted))
             && self.has_its_pairs(first)
@@ -110,6 +123,7 @@ impl Place<'_> {
             return Ok((first, false));
         }
         processes::kill(&(self.uid..self.uid + 1))?;
+        huge_pages::check(self.planned.huge_pages).map_err(|why| self.failed(&why))?;
         make_folder(&self.run, 0o755)?;
         make_folder(p4shield_socket::folder_of(&self.state), 0o755)?;
         for folder in [&self.switch_folder(), &self.state] {
@@ -166,6 +180,7 @@ impl Place<'_> {
         command.arg("--run").arg(self.switch_folder()).arg("--state").arg(&self.state);
         command.args(self.is_on_host().then_some("--on-host"));
         command.args(self.dpdk.then_some("--dpdk"));
+        command.args(["--huge-pages", &self.planned.huge_pages.to_string()]);
         if self.switch == SwitchKind::P4 {
             command.arg("--p4").arg(self.p4_socket());
         }
@@ -181,11 +196,16 @@ impl Place<'_> {
 
     /// Makes its cgroup.
     fn group(&self, cgroups: &Cgroup) -> Result<Group, TopologyError> {
-        let processes = u32::try_from(Limits::of(self.dpdk).processes).unwrap_or(u32::MAX);
+        let processes = u32::try_from(Limits::of(self.dpdk, 0).processes).unwrap_or(u32::MAX);
         // QEMU's own memory is beside the machine's.
         let more = if self.machine.is_some() { QEMU_MEMORY } else { 0 };
         let memory = self.planned.memory.saturating_add(more);
-        let limits = p4shield_compartment::Limits { memory, cpu_percent: None, processes };
+        let limits = p4shield_compartment::Limits {
+            memory,
+            huge_pages: self.planned.huge_pages,
+            cpu_percent: None,
+            processes,
+        };
         let group = cgroups.group(&cgroup_name(&self.planned.name), &limits);
         group.map_err(|e| TopologyError::Process("make a cgroup for a switch compartment", e))
     }

@@ -7,6 +7,7 @@
 //! | which processes compartments have | `processes` |
 //! | the host's interfaces that are ports at the baseline | `host_ports` |
 //! | the NIC switch | `nic` |
+//! | the host's huge pages | `huge_pages` |
 //! | the interfaces that connect compartments with it | `pairs` |
 //! | what was applied before | `state` |
 //! | how the switches are | `status`, `usage` |
@@ -27,6 +28,7 @@ mod end_points;
 mod errand;
 mod error;
 mod host_ports;
+mod huge_pages;
 mod inside;
 mod keeper;
 mod nic;

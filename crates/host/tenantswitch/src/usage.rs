@@ -4,8 +4,9 @@ use crate::compartment::cgroup_name;
 use crate::processes::Processes;
 use p4shield_compartment::cgroup_of;
 use rustix::process::Pid;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The use of a switch.
@@ -27,8 +28,16 @@ pub(crate) fn of(name: &str, processes: &Processes) -> Used {
 fn of_cgroup(folder: &Path) -> Option<Used> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.parse().ok()?;
-    let memory = fs::read_to_string(folder.join("memory.current")).ok()?.trim().parse().ok()?;
-    Some(Used { cpu: Duration::from_micros(used), memory })
+    let bytes = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let memory = bytes(&folder.join("memory.current"))?;
+    // Huge pages are in files of their own.
+    let files = fs::read_dir(folder).ok()?.flatten().map(|file| file.path());
+    let is_of_pages = |file: &PathBuf| {
+        let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with("hugetlb.") && name.ends_with("B.current")
+    };
+    let pages = files.filter(is_of_pages).filter_map(|file| bytes(&file));
+    Some(Used { cpu: Duration::from_micros(used), memory: pages.fold(memory, u64::saturating_add) })
 }
 
 /// Sums up processes. What has ended is in the sums of the process that waited for it.
@@ -53,8 +62,13 @@ fn ticks(stat: &str) -> Option<u64> {
 /// Returns the memory of a process in bytes, where a page that several processes share counts in parts, from
 /// its `/proc/PID/smaps_rollup`.
 fn proportional(smaps: &str) -> Option<u64> {
-    let field = smaps.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(field.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    let field = |name: &str| {
+        let field = smaps.lines().find_map(|line| line.strip_prefix(name))?;
+        field.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    // Huge pages are in no Pss. Those of a switch are its own, also where its memory is a shared mapping.
+    let pages = ["Private_Hugetlb:", "Shared_Hugetlb:"].iter().filter_map(|name| field(name));
+    Some(pages.fold(field("Pss:")?, u64::saturating_add) << 10)
 }
 
 #[cfg(test)]
@@ -66,7 +80,10 @@ mod tests {
         let stat = "42 (a) S (1) 2 3) S 1 42 42 0 -1 4194304 9 9 9 9 100 20 3 4 20 0 1 0 5 6 7\n";
         assert_eq!(ticks(stat), Some(127));
         assert_eq!(ticks("42 (x) S 1"), None);
-        assert_eq!(proportional("Rss: 9 kB\nPss:                2048 kB\nPss_Dirty: 1 kB\n"), Some(2 << 20));
+        let smaps = "Rss: 9 kB\nPss:                2048 kB\nPss_Dirty: 1 kB\n";
+        assert_eq!(proportional(smaps), Some(2 << 20));
+        let pages = format!("{smaps}Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:    4096 kB\n");
+        assert_eq!(proportional(&pages), Some(6 << 20));
     }
 
     #[test]
@@ -77,6 +94,10 @@ mod tests {
         assert_eq!(of_cgroup(&folder), None, "without the memory controller");
         fs::write(folder.join("memory.current"), "4096\n").unwrap();
         assert_eq!(of_cgroup(&folder), Some(Used { cpu: Duration::from_millis(1500), memory: 4096 }));
+        fs::write(folder.join("hugetlb.2MB.current"), "2097152\n").unwrap();
+        fs::write(folder.join("hugetlb.2MB.rsvd.max"), "max\n").unwrap();
+        let used = of_cgroup(&folder).unwrap();
+        assert_eq!(used.memory, 4096 + (2 << 20), "with huge pages");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -203,12 +203,14 @@ fn host(plan: &Plan) -> Vec<Field> {
 }
 
 fn compartment(c: &Compartment) -> Vec<Field> {
-    let Compartment { name: _, number, mac, memory, core, in_out, tenants: _, controllers: ends } = c;
+    let Compartment { name: _, number, mac, memory, huge_pages, core, in_out, tenants: _, controllers } = c;
+    let ends = controllers;
     let path = |of: fn(&Controllers) -> &Path| or_none(ends.as_ref().map(|c| of(c).display()));
     vec![
         field("number", number),
         field("mac", text(*mac)),
         field("memory", memory),
+        field("huge_pages", huge_pages),
         field("core", core),
         field("in_out", link(in_out.as_ref())),
         field("ovsdb", or_none(ends.as_ref().and_then(|c| c.ovsdb))),

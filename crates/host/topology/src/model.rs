@@ -75,6 +75,9 @@ pub struct Compartment {
     pub mac: MacAddr6,
     /// Its memory in bytes.
     pub memory: u64,
+    /// Its huge pages in bytes, beside its memory; 0: none.
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub huge_pages: u64,
     /// Its processor core.
     pub core: u32,
     /// Its side to the outside. `None`: the switch is on the host, and its port 1 is the uplink.
@@ -169,6 +172,10 @@ pub struct SwitchPort {
     /// only VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iface_id: Option<String>,
+}
+
+const fn has_none(huge_pages: &u64) -> bool {
+    *huge_pages == 0
 }
 
 const fn is_zero(vlan: &u16) -> bool {

@@ -270,6 +270,7 @@ impl Planner<'_> {
             number,
             mac: mac::of_switch(self.topology.host, number),
             memory: self.topology.memory,
+            huge_pages: self.topology.huge_pages,
             core: self.numbers.cores[*name],
             in_out: self.has_nic_switch().then_some(link),
             tenants,

@@ -61,9 +61,11 @@ impl Plan {
             n => format!("{n} switch compartments"),
         };
         let memory = isolated.iter().map(|c| c.memory).fold(0, u64::saturating_add);
+        let pages = isolated.iter().map(|c| c.huge_pages).fold(0, u64::saturating_add);
+        let pages = if pages > 0 { format!(", {} of huge pages", mebibytes(pages)) } else { String::new() };
         let condition = if self.functions.is_empty() { " if SR-IOV makes the ports" } else { "" };
         format!(
-            "{count}, {} in all, cores {}, {} virtual functions{condition}",
+            "{count}, {} in all{pages}, cores {}, {} virtual functions{condition}",
             mebibytes(memory),
             self.cores.name(),
             self.vfs()

@@ -56,6 +56,7 @@ fn a_topology_has_defaults() {
         machine: None,
         first_vlan: 100,
         memory: 128 << 20,
+        huge_pages: 0,
         state: "/var/lib/p4shield/topology".into(),
         run: "/run/p4shield/topology".into(),
     };

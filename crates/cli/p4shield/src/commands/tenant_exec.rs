@@ -35,7 +35,7 @@ impl Args {
             return Ok(Exit::Code(run_in_machine(&control, &command)?));
         }
         let core = core.unwrap_or_default();
-        let errand = Errand { core, on_host, cgroup, limits: Limits::of(false), program, arguments };
+        let errand = Errand { core, on_host, cgroup, limits: Limits::of(false, 0), program, arguments };
         let Err(error) = run_command(&errand);
         let code = error.code();
         output::error(&error.into());

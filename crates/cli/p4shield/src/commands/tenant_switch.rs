@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Have its switch forward with DPDK
     #[arg(long)]
     dpdk: bool,
+    /// Bytes of its switch's huge pages
+    #[arg(long, default_value_t = 0)]
+    huge_pages: u64,
     /// Have its switch in this virtual machine, in JSON
     #[arg(long, value_parser = machine)]
     machine: Option<Machine>,
@@ -46,14 +49,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let Self { name, uid, core, on_host, dpdk, machine, p4, stay, cgroup, run: sockets, state } = self;
+        let Self { name, uid, core, on_host, dpdk, huge_pages, .. } = self;
+        let Self { machine, p4, stay, cgroup, run: sockets, state, .. } = self;
         if let Some(socket) = p4 {
             let options = p4shield_p4tenant::Options { uid, core, on_host, cgroup, socket };
             return Ok(run_p4(&options, stay).map(|()| Exit::Done)?);
         }
         let paths = Paths { run: sockets, state };
-        let limits = Limits::of(dpdk);
-        match run(&Options { name, uid, core, on_host, dpdk, machine, cgroup, paths, limits })? {}
+        let limits = Limits::of(dpdk, huge_pages);
+        match run(&Options { name, uid, core, on_host, dpdk, huge_pages, machine, cgroup, paths, limits })? {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::scene::{Scene, pings};
 use super::two_tenants;
-use p4shield_testbed::{NetNs, wait_until};
+use p4shield_testbed::{HugePages, NetNs, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::path::Path;
@@ -183,6 +183,50 @@ fn switches_of_level_3_forward_with_dpdk() {
     }
     scene.topology("delete");
     assert_eq!(scene.leftovers(), Vec::<String>::new());
+}
+
+/// Writes a configuration of level 3 with huge pages.
+fn configure_pages(scene: &Scene, size: &str) {
+    scene.configure("3", &["alice", "bob"]);
+    let text = std::fs::read_to_string(scene.config()).unwrap();
+    let text = text.replacen("[topology]", &format!("[topology]\nhuge_pages = \"{size}\""), 1);
+    std::fs::write(scene.config(), text).unwrap();
+}
+
+/// Returns the memory of alice's switch.
+fn memory(scene: &Scene) -> u64 {
+    scene.topology("usage")[0]["memory_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn dpdk_has_the_huge_pages_of_its_compartment() {
+    let Some(_pages) = HugePages::reserve(96) else {
+        return p4shield_need::skip("huge-pages", "the kernel reserves no huge pages (vm.nr_hugepages)");
+    };
+    let Some(scene) = with_dpdk() else { return };
+    configure_pages(&scene, "1GiB");
+    let refused = scene.command("apply").output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("raise vm.nr_hugepages by"), "{why}");
+    scene.configure("3", &["alice", "bob"]);
+    scene.topology("apply");
+    let without = memory(&scene);
+    configure_pages(&scene, "96MiB");
+    assert_eq!(scene.topology("plan")["compartments"][0]["huge_pages"], 96 << 20);
+    assert_eq!(scene.topology("apply")["started"].as_array().unwrap().len(), 2);
+    let [web, db, bob] = &scene.vms[..] else { unreachable!() };
+    wait_until("pings", 30, || pings(&web.ns, db.address) == 10).unwrap();
+    assert_eq!((pings(&bob.ns, "10.0.0.1"), pings(&web.ns, bob.address)), (10, 0));
+    let (pid, _) = scene.processes(1).into_iter().find(|(_, p)| p.starts_with("ovs-vswitchd")).unwrap();
+    let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let field = |name: &str| {
+        let field = smaps.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        field.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let pages = field("Private_Hugetlb:") + field("Shared_Hugetlb:");
+    assert_eq!(pages << 10, 96 << 20, "{smaps}");
+    assert!(memory(&scene) > 96 << 20, "a provider bills them: {without} without");
+    assert_eq!(scene.topology("apply")["started"].as_array().unwrap().len(), 0, "nothing changed");
 }
 
 #[test]

@@ -53,6 +53,8 @@ const PYTHONS: &[Attack] = &[
     ("connecting by TCP", "socket.create_connection(('127.0.0.1', {port}))", FORBIDDEN),
     ("listening by TCP", "socket.create_server(('127.0.0.1', 0))", FORBIDDEN),
     ("sending by UDP", "socket.socket(type=2).sendto(b'x', ('127.0.0.1', 9))", "Network is unreachable"),
+    ("taking the host's huge pages", "call(SYS.memfd_create, b'x', 4)", DENIED),
+    ("mapping huge pages", "mmap.mmap(-1, 2 << 20, flags=0x44022)", DENIED),
     ("a socket to the hypervisor", "socket.socket(socket.AF_VSOCK)", DENIED),
     ("an AF_XDP socket", "socket.socket(44, socket.SOCK_RAW)", DENIED),
     ("rules of netfilter", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)", DENIED),
@@ -141,7 +143,7 @@ finally:
 /// The definitions that scripts may use.
 fn prelude() -> String {
     let mut text = "\
-import ctypes, errno, os, resource, signal, socket, struct
+import ctypes, errno, mmap, os, resource, signal, socket, struct
 NEWUSER, NEWNET, NEWNS = 0x10000000, 0x40000000, 0x20000
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
@@ -160,6 +162,7 @@ class SYS: pass
         ("getuid", libc::SYS_getuid),
         ("io_uring_setup", libc::SYS_io_uring_setup),
         ("keyctl", libc::SYS_keyctl),
+        ("memfd_create", libc::SYS_memfd_create),
         ("mount", libc::SYS_mount),
         ("name_to_handle_at", libc::SYS_name_to_handle_at),
         ("open_tree", libc::SYS_open_tree),

@@ -16,7 +16,7 @@ pub(super) const fn limits(tenant: &Tenant) -> Limits {
         Compartment::Process => (tenant.memory, PROCESSES),
         Compartment::Vm => (tenant.memory.saturating_add(QEMU_MEMORY), QEMU_PROCESSES),
     };
-    Limits { memory, cpu_percent: tenant.cpu_percent, processes }
+    Limits { memory, huge_pages: 0, cpu_percent: tenant.cpu_percent, processes }
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
                     switch_interface = \"b\"\n";
         let config = crate::config::Config::parse(Path::new("p4shield.toml"), text).unwrap();
         let mut alice = config.tenants.into_iter().next().unwrap();
-        let process = Limits { memory: 1 << 30, cpu_percent: Some(50), processes: PROCESSES };
+        let process = Limits { memory: 1 << 30, huge_pages: 0, cpu_percent: Some(50), processes: PROCESSES };
         assert_eq!(limits(&alice), process);
         alice.compartment = Compartment::Vm;
         let machine = Limits { memory: (1 << 30) + QEMU_MEMORY, processes: QEMU_PROCESSES, ..process };

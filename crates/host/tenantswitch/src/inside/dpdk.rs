@@ -1,5 +1,4 @@
-//! DPDK in the switch: its start inside the sandbox, without huge pages, devices and shared files, and its
-//! ports, which are network interfaces. Its driver opens them by packet sockets with shared rings, since a
+//! DPDK in the switch: its start inside the sandbox, without devices and shared files, and its ports, which are network interfaces. Its driver opens them by packet sockets with shared rings, since a
 //! compartment loads no BPF program for AF_XDP.
 
 use super::tools::{TIMEOUT, run, tool};
@@ -8,9 +7,13 @@ use std::time::{Duration, Instant};
 
 /// Debian's and Ubuntu's program with DPDK. Elsewhere the plain one has it.
 const PROGRAM: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// Arguments of DPDK's environment. The memory is for 16,384 packet buffers, the fewest that Open vSwitch
-/// takes, and for the rest of DPDK.
-const ARGUMENTS: &str = "--no-pci --no-huge --no-shconf --no-telemetry --legacy-mem -m 96";
+/// Arguments of DPDK's environment.
+const ARGUMENTS: &str = "--no-pci --no-telemetry";
+/// Those without huge pages. The memory is for 16,384 packet buffers, the fewest that Open vSwitch takes, and
+/// for the rest of DPDK.
+const SMALL_PAGES: &str = "--no-huge --no-shconf --legacy-mem -m 96";
+/// Those with huge pages, before their mebibytes: as memory without a name, which needs no mounted folder.
+const HUGE_PAGES: &str = "--in-memory --iova-mode=va -m";
 /// The longest pause of an idle thread on a shared core in microseconds.
 const PAUSE: u32 = 100;
 /// Its keys: of Open vSwitch 3.1, and of later ones.
@@ -23,11 +26,24 @@ const START: Duration = Duration::from_secs(20);
 pub(super) struct Datapath {
     /// With DPDK, and not by packet sockets.
     pub(super) dpdk: bool,
+    /// Bytes of DPDK's huge pages; 0: none.
+    pub(super) huge_pages: u64,
     /// The core of its threads.
     pub(super) core: u32,
 }
 
 impl Datapath {
+    /// Returns the arguments of DPDK's environment.
+    fn arguments(&self) -> String {
+        match self.huge_pages {
+            0 => format!("{ARGUMENTS} {SMALL_PAGES}"),
+            bytes => format!(
+                "{ARGUMENTS} {HUGE_PAGES} {mebibytes} --socket-limit {mebibytes}",
+                mebibytes = bytes >> 20
+            ),
+        }
+    }
+
     /// Returns the program of the switch.
     pub(super) fn program(&self) -> &'static str {
         if self.dpdk && Path::new(PROGRAM).exists() { PROGRAM } else { "ovs-vswitchd" }
@@ -60,7 +76,7 @@ impl Datapath {
         }
         let mask = mask(self.core);
         vsctl.args(["set", "Open_vSwitch", ".", "other_config:dpdk-init=true"]);
-        vsctl.arg(format!("other_config:dpdk-extra={ARGUMENTS:?}"));
+        vsctl.arg(format!("other_config:dpdk-extra={:?}", self.arguments()));
         vsctl.arg(format!("other_config:dpdk-lcore-mask={mask}"));
         run(vsctl.arg(format!("other_config:pmd-cpu-mask={mask}"))).map(drop)
     }

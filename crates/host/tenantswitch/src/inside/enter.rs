@@ -22,6 +22,13 @@ const VISIBLE: &[&str] =
     &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"];
 /// Files by which DPDK counts the processor's cores.
 const CORES: &str = "/sys/devices/system/cpu";
+/// Files by which it finds huge pages and the memory's nodes.
+const POOLS: &str = "/sys/kernel/mm/hugepages";
+const NODES: &str = "/sys/devices/system/node";
+/// Files without which DPDK does not look for huge pages: there is no folder of them, and this size.
+const PROC: [(&str, &str); 2] = [("/proc/mounts", ""), ("/proc/meminfo", "Hugepagesize: 2048 kB\n")];
+/// Bytes of the largest of x86-64's huge pages.
+const HUGEST_PAGE: u64 = 1 << 30;
 const TUN: &str = "/dev/net/tun";
 /// Devices. The tun device makes the bridge's own port, in the compartment's network namespace only.
 const DEVICES: &[&str] = &[TUN, "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
@@ -49,10 +56,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns those of a compartment whose switch forwards with DPDK, or without. DPDK's memory is a file.
+    /// Returns those of a compartment whose switch forwards with DPDK, or without. DPDK's memory is a file,
+    /// and so is each of so many bytes of huge pages.
     #[must_use]
-    pub const fn of(dpdk: bool) -> Self {
-        let file = if dpdk { 128 << 20 } else { 64 << 20 };
+    pub const fn of(dpdk: bool, huge_pages: u64) -> Self {
+        let file = if huge_pages > 0 {
+            HUGEST_PAGE
+        } else if dpdk {
+            128 << 20
+        } else {
+            64 << 20
+        };
         Self { file, descriptors: 4096, processes: 64 }
     }
 }
@@ -88,13 +102,16 @@ pub(super) fn enter(options: &Options) -> Result<Entered, InsideError> {
     let scratch = 4 << 20;
     let kind = match &machine {
         Some(machine) => Kind::Machine(machine),
-        None => Kind::Switch { on_host: options.on_host, dpdk: options.dpdk },
+        None => {
+            Kind::Switch { on_host: options.on_host, dpdk: options.dpdk, huge_pages: options.huge_pages > 0 }
+        }
     };
     let (visible, devices) = (kind.visible(), kind.devices());
     // Where it is missing, DPDK takes the kernel for one without modules that it could not do without.
     let empty: &[&str] = if options.dpdk { &["/sys/module"] } else { &[] };
+    let files: &[_] = if options.huge_pages > 0 { &PROC } else { &[] };
     let (visible, devices, writable) = (&visible[..], &devices[..], &writable[..]);
-    layers::own_root(&Root { visible, empty, devices, writable, scratch })?;
+    layers::own_root(&Root { visible, empty, files, devices, writable, scratch })?;
     limit(&options.limits)?;
     restrict(&kind)?;
     Ok(Entered { orders, machine })
@@ -108,6 +125,8 @@ pub(super) enum Kind<'m> {
         on_host: bool,
         /// It forwards with DPDK.
         dpdk: bool,
+        /// It has huge pages.
+        huge_pages: bool,
     },
     /// QEMU does.
     Machine(&'m Prepared),
@@ -116,6 +135,9 @@ pub(super) enum Kind<'m> {
 impl Kind<'_> {
     fn visible(&self) -> Vec<&str> {
         let more: Vec<&str> = match self {
+            Self::Switch { huge_pages: true, .. } => {
+                PROC.iter().map(|(path, _)| *path).chain([CORES, POOLS, NODES]).collect()
+            }
             Self::Switch { dpdk: true, .. } => vec![CORES],
             Self::Switch { .. } => Vec::new(),
             Self::Machine(machine) => machine.visible.iter().filter_map(|path| path.to_str()).collect(),
@@ -146,7 +168,7 @@ pub(super) fn restrict(kind: &Kind<'_>) -> Result<(), SandboxError> {
     };
     layers::allow_only(&Allowed { readable: &kind.visible(), writable: WRITABLE, tcp })?;
     layers::keep_capabilities(capabilities)?;
-    seccomp::apply()
+    seccomp::apply(matches!(kind, Kind::Switch { huge_pages: true, .. }))
 }
 
 /// Keeps the kernel from sending packets of its own at the switch's interfaces, which the NIC switch would

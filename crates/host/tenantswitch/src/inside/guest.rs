@@ -87,5 +87,5 @@ fn start() -> Result<Daemons, String> {
     let _ = rustix::process::setsid();
     let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
     reaper.map_err(|e| format!("cannot start a thread: {e}"))?;
-    Daemons::start(Datapath { dpdk: false, core: 0 })
+    Daemons::start(Datapath { dpdk: false, huge_pages: 0, core: 0 })
 }

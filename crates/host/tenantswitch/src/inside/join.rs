@@ -68,7 +68,7 @@ pub fn run_command(errand: &Errand) -> Result<Infallible, CommandError> {
     enter::use_core(errand.core);
     enter::limit(&errand.limits)?;
     layers::join_first_process(errand.on_host.map_or(Become::RootInside, Become::UserOfHost))?;
-    enter::restrict(&Kind::Switch { on_host: errand.on_host.is_some(), dpdk: false })?;
+    enter::restrict(&Kind::Switch { on_host: errand.on_host.is_some(), dpdk: false, huge_pages: false })?;
     layers::end_with_parent()?;
     let mut command = tools::tool(&errand.program);
     command.args(&errand.arguments).stdin(Stdio::inherit());

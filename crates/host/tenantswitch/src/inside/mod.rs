@@ -44,6 +44,8 @@ pub struct Options {
     pub on_host: bool,
     /// True if its switch forwards with DPDK.
     pub dpdk: bool,
+    /// Bytes of its switch's huge pages; 0: none.
+    pub huge_pages: u64,
     /// The folder of its cgroup; `None`: that of the process that starts it.
     pub cgroup: Option<PathBuf>,
     /// Its virtual machine; `None`: its switch is in the sandbox itself.
@@ -99,7 +101,7 @@ pub fn run(options: &Options) -> Result<Infallible, InsideError> {
 }
 
 fn start(options: &Options) -> Result<Daemons, InsideError> {
-    let datapath = Datapath { dpdk: options.dpdk, core: options.core };
+    let datapath = Datapath { dpdk: options.dpdk, huge_pages: options.huge_pages, core: options.core };
     Daemons::start(datapath).map_err(InsideError::Switch)
 }
 

@@ -81,13 +81,22 @@ const NETLINK: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_GENERIC];
 /// They lead to the same calls past the list.
 const X32: u32 = 0x4000_0000;
 
+/// The flags of huge pages, by call and argument (`include/uapi/linux/mman.h`, `memfd.h`, `shm.h`). The host has
+/// one pool of them, which any process may empty.
+const HUGE_PAGES: [(i64, u8, u64); 3] = [
+    (libc::SYS_mmap, 3, libc::MAP_HUGETLB as u64),
+    (libc::SYS_memfd_create, 1, libc::MFD_HUGETLB as u64),
+    (libc::SYS_shmget, 2, libc::SHM_HUGETLB as u64),
+];
+
 /// Denies the calls to this process and to all that it starts: they fail with `EPERM`, and `clone3`, whose
-/// flags no filter sees, with `ENOSYS`, after which libraries use `clone`.
-pub(super) fn apply() -> Result<(), SandboxError> {
+/// flags no filter sees, with `ENOSYS`, after which libraries use `clone`. A switch that `has_huge_pages` may
+/// take some; a cgroup limits them.
+pub(super) fn apply(has_huge_pages: bool) -> Result<(), SandboxError> {
     let step = Step("deny system calls", "use a kernel with seccomp (CONFIG_SECCOMP_FILTER)");
     let failed = |e: &dyn std::fmt::Display| step.failed(Error::other(e.to_string()));
     let filters = [
-        filter(denied().map_err(|e| failed(&e))?, libc::EPERM),
+        filter(denied(has_huge_pages).map_err(|e| failed(&e))?, libc::EPERM),
         filter(unseen(), libc::ENOSYS),
         filter(skipped().map_err(|e| failed(&e))?, 0),
     ];
@@ -132,7 +141,7 @@ fn unseen() -> Rules {
     [(libc::SYS_clone3, vec![])].into()
 }
 
-fn denied() -> Result<Rules, seccompiler::BackendError> {
+fn denied(has_huge_pages: bool) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = DENIED.iter().map(|call| (*call, vec![])).collect();
     // One rule for each flag: a rule holds if all of its conditions do.
     let flags = (0..u64::BITS).map(|bit| 1 << bit).filter(|flag| NEW_NAMESPACES & flag != 0);
@@ -151,6 +160,11 @@ fn denied() -> Result<Rules, seccompiler::BackendError> {
     let sockets = vec![other, SeccompRule::new(of_netlink)?];
     rules.insert(libc::SYS_socketpair, sockets.clone());
     rules.insert(libc::SYS_socket, sockets);
+    for (call, argument, flag) in HUGE_PAGES.into_iter().filter(|_| !has_huge_pages) {
+        let masked = SeccompCmpOp::MaskedEq(flag);
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, masked, flag)?;
+        rules.insert(call, vec![SeccompRule::new(vec![condition])?]);
+    }
     Ok(rules)
 }
 

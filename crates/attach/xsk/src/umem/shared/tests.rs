@@ -1,6 +1,7 @@
 use super::super::tests::Buffer;
 use super::*;
 
+use p4shield_testbed::HugePages;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::fs;
 
@@ -146,36 +147,12 @@ fn unsealable_memory_is_not_shared() {
     assert_left_alone(&mut buffer);
 }
 
-/// Huge pages that the machine reserves while this exists.
-struct HugePages {
-    before: String,
-}
-
-impl HugePages {
-    const FILE: &str = "/proc/sys/vm/nr_hugepages";
-
-    /// Reserves as many, unless there are more; without the rights for it, what there is has to do.
-    fn reserve(count: usize) -> Self {
-        let before = read_to_string(Self::FILE).unwrap_or_default();
-        if before.trim().parse().is_ok_and(|n: usize| n < count) {
-            let _ = fs::write(Self::FILE, count.to_string());
-        }
-        Self { before }
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        let _ = fs::write(Self::FILE, &self.before);
-    }
-}
-
 #[test]
 fn huge_pages_stay_huge_pages() {
-    let _reserved = HugePages::reserve(8);
+    let reserved = HugePages::reserve(8);
     let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
     let Ok(mut buffer) = Buffer::new(4 << 20, flags) else {
-        p4shield_need::skip("huge-pages", "no huge pages are reserved (/proc/sys/vm/nr_hugepages)");
+        p4shield_need::skip("huge-pages", format_args!("the kernel reserves none: {reserved:?}"));
         return;
     };
     let at = buffer.addresses().start;

@@ -60,7 +60,7 @@ fn batches_of_a_sender_have_natural_sizes() {
     let report = report(&["--ports", "veth", "--milliseconds", "100"], NONE);
     let rows = report["rows"].as_array().unwrap();
     let placements: Vec<_> = rows.iter().map(|row| row["placement"].as_str().unwrap()).collect();
-    assert_eq!(placements, ["bare", "secure pipeline, process", "extern, process"], "{report:#}");
+    assert_eq!(placements, ["bare", "inline", "secure pipeline, process", "extern, process"], "{report:#}");
     for row in rows {
         assert_eq!(row["ports"], "veth", "{row:#}");
         assert!(row["maximum"]["measured"]["median"].as_f64() > Some(0.0), "{row:#}");
@@ -68,10 +68,17 @@ fn batches_of_a_sender_have_natural_sizes() {
         assert!(sum(&row["loads"], "batches") > 0.0, "{row:#}");
         let all = sum(&row["sizes"], "batches");
         assert!(sum(&row["loads"], "batches") < all, "batches at full load are among them: {row:#}");
+        let latencies = row["latencies"].as_array().unwrap();
+        assert_eq!(latencies.len(), 2, "{row:#}");
+        assert!(latencies[0]["micros"]["p50"].as_f64() > Some(0.0), "{row:#}");
+        assert!(sum(&row["latencies"], "others_mpps") > 0.0, "{row:#}");
     }
-    assert!(rows[0]["maximum"]["of_bare"].is_null(), "{report:#}");
+    assert!(rows[0]["maximum"]["compared"].is_null(), "{report:#}");
+    let with: Vec<_> =
+        rows[1..].iter().map(|row| row["maximum"]["compared"]["with"].as_str().unwrap()).collect();
+    assert_eq!(with, ["bare", "bare", "inline"], "{report:#}");
     for row in &rows[1..] {
-        let compared = &row["maximum"]["of_bare"];
+        let compared = &row["maximum"]["compared"];
         let is_compared = |of: &&str| compared[of]["median"].as_f64() > Some(0.0);
         assert!(["measured", "of_core"].iter().all(is_compared), "{compared:#}");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use p4shield_bench::tee::{Options, Report, run, steps};
 use p4shield_console::{Exit, output};
 
-use self::tables::{bar, compared, costs, maximum, paper, rates, reasons, title_of};
+use self::tables::{LATENCIES, bar, compared, costs, latencies, maximum, paper, rates, reasons, title_of};
 use super::{Form, table};
 
 mod figures;
@@ -54,6 +54,7 @@ fn print(r: &Report) -> anyhow::Result<()> {
         }
     }
     table::print("veth, at rising rates of the sender", &rates(r))?;
+    table::print(LATENCIES, &latencies(r))?;
     for missing in &r.missing {
         output::line(format_args!("({} is not measured: {})", title_of(&missing.row), missing.reason));
     }

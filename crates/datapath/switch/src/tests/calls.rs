@@ -458,7 +458,10 @@ proptest! {
             match event {
                 Event::Packet(flow, calls) => {
                     number += 1;
-                    switch.io().input[0].push_back(packet(flow, calls, number));
+                    // Each packet has an answer of its own.
+                    let mut packet = packet(flow, calls, number);
+                    packet[13] = number;
+                    switch.io().input[0].push_back(packet);
                 }
                 Event::Answer(count, manner) => compartment.answer(count, manner),
                 Event::Dies => compartment.die(),
@@ -482,6 +485,10 @@ proptest! {
         left(&mut switch);
         prop_assert!(!switch.awaits_answers());
         prop_assert_eq!(switch.counts().waiting, 0);
+        for p in &switch.io().output[1] {
+            let value = (0..p[12]).fold(p[14], |value, _| keyed(value));
+            prop_assert_eq!(p[13], value, "packet {} has another one's answer", p[14]);
+        }
         for flow in 0..3 {
             let of_flow = switch.io().output[1].iter().filter(|p| p[5] == flow).map(|p| p[14]);
             let numbers: Vec<u8> = of_flow.collect();

@@ -1,6 +1,7 @@
 //! The switch on ports in memory, with programs of v1model, ubpf_model and ebpf_model.
 
 mod calls;
+mod channel;
 mod late;
 mod noted;
 mod ports;

@@ -44,6 +44,8 @@ struct Engine {
     events: Vec<Event>,
     /// The functions in a compartment, by number.
     placed: Vec<String>,
+    /// Their calls so far.
+    calls: usize,
 }
 
 /// The packets that leave.
@@ -125,19 +127,21 @@ impl Engine {
             traffic: traffic(),
             events: Vec::new(),
             placed: compiled.facts.placed.clone(),
+            calls: 0,
         })
     }
 
     fn run(&mut self, packet: &[u8]) -> Outcome {
         let meta = Meta { input_port: INPUT as u32, ..Meta::default() };
         self.packet.reset(packet, packet.len() as u32);
-        let Self { program, packet: buffer, info, traffic, ports, events, placed } = self;
+        let Self { program, packet: buffer, info, traffic, ports, events, placed, calls } = self;
         let mut left = Left { packets: Vec::new(), calls: Calls::default(), ports: *ports, events };
         let result = program.run(buffer, &meta, info);
         if left.ports && Traffic::asks(&result) {
             let mut run = Run { program, packet: buffer, meta: &meta, info };
             traffic.follow(&mut run, Entry::default(), packet, &result, &mut left);
             while let Some(call) = left.calls.answered(placed) {
+                *calls += 1;
                 traffic.answer(&mut run, call.ready(&meta), &mut left);
             }
         } else {
@@ -153,6 +157,8 @@ pub(super) struct Compared {
     pub(super) packets: usize,
     /// The acts of the traffic manager.
     events: Vec<Event>,
+    /// Calls of functions in a compartment.
+    calls: usize,
     /// Reason why the evaluator skipped packets.
     pub(super) skipped: Vec<String>,
 }
@@ -215,7 +221,7 @@ pub(super) fn compare(
             }
         }
     }
-    result.events = engine.events;
+    (result.events, result.calls) = (engine.events, engine.calls);
     Ok(result)
 }
 
@@ -335,6 +341,25 @@ fn random_programs_ask_for_everything() {
     let count = |event| all.iter().filter(|e| **e == event).count();
     let counts = [Event::Replicated, Event::Copied, Event::Resubmitted, Event::Recirculated].map(count);
     assert!(counts.iter().all(|n| *n >= 20), "{counts:?}");
+}
+
+#[test]
+fn random_programs_call_functions_in_a_compartment() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let tapes = prop::collection::vec(any::<u8>(), 600..1200);
+    let (mut calling, mut calls, mut skipped) = (0, 0, Vec::new());
+    for _ in 0..12 {
+        let tape = tapes.new_tree(&mut runner).expect("a tape").current();
+        let text = generate::in_any_order(&generate::program(&tape));
+        let form = Form { proof: false, trace: tape[0] % 2 == 1, placed: true };
+        let compared = compare(&text, &crate::NoIncludes, &random_packets(&tape), form);
+        let compared = compared.unwrap_or_else(|e| panic!("{e}"));
+        calling += usize::from(compared.calls > 0);
+        calls += compared.calls;
+        skipped.extend(compared.skipped);
+    }
+    println!("{calling} programs make {calls} calls; skipped: {skipped:#?}");
+    assert!(calling >= 10 && calls >= 1_000, "{calling} programs make {calls} calls");
 }
 
 /// Number of random programs; `PROPTEST_CASES` sets another.

@@ -58,6 +58,8 @@ pub struct Report {
     pub ratio: Spread,
     /// Million packets a second with calls that the packet thread answers itself, without a function.
     pub echo: Spread,
+    /// The ratio of that to the first in each round.
+    pub echo_ratio: Spread,
     /// Nanoseconds of a packet more than inline, by the medians.
     pub costs: Costs,
 }
@@ -104,9 +106,10 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let rates = measured?;
     let of = |side: usize| Spread::of(rates.iter().map(|all| all[side]).collect());
     let ratio = Spread::of(rates.iter().map(|[inline, apart, _]| apart / inline).collect());
+    let echo_ratio = Spread::of(rates.iter().map(|[inline, _, echo]| echo / inline).collect());
     let [inline, apart, echo] = [of(0), of(1), of(2)];
     let costs = Costs::of(inline.median, echo.median, apart.median);
-    Ok(Report { packet_bytes: options.bytes, inline, apart, ratio, echo, costs })
+    Ok(Report { packet_bytes: options.bytes, inline, apart, ratio, echo, echo_ratio, costs })
 }
 
 fn settings(port: impl CallPort + 'static) -> Box<CallSettings> {

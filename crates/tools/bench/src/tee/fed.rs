@@ -49,7 +49,7 @@ fn check(row: &Row, forwarded: &Forwarded) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    forwarded.check(row.program)
+    forwarded.check(row.program())
 }
 
 /// Opens the ports of a row.
@@ -64,7 +64,7 @@ fn measure<I: PacketIo>(row: &Row, extent: &Extent<'_>, open: impl Open<I>) -> a
     for _ in 0..extent.rounds {
         let (_, load) = noted(row, extent, &open, Sizes::shuffled, &mut logs)?;
         measured.batches.extend(load.batches);
-        let bare = forward(row.program, open()?.map(OneWay, OneWay), 1, extent.length)?;
+        let bare = forward(row.program(), open()?.map(OneWay, OneWay), 1, extent.length)?;
         check(row, &bare)?;
         (received, sent) = (received + bare.packets.received, sent + bare.packets.sent);
         measured.core.push(bare.core);
@@ -89,7 +89,7 @@ fn noted<I: PacketIo>(
         |io| OneWay(Limited::new(Noted::new(io, Some(&mut *first)), sizes())),
         |io| OneWay(Limited::new(Noted::new(io, Some(&mut *second)), sizes())),
     );
-    let forwarded = forward(row.program, ports, 1, extent.length)?;
+    let forwarded = forward(row.program(), ports, 1, extent.length)?;
     check(row, &forwarded)?;
     let mut load = Load::from(first.take());
     load.join(second.take().into());

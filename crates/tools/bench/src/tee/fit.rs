@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use p4shield_batch_model::{BATCH, Batch, Estimate, FitError, Line, Model};
 
-use super::report::{Assumption, Costs, Loaded, Maximum, OfBare, Part, Residual, Size};
+use super::place::Place;
+use super::report::{Assumption, Compared, Costs, Latency, Loaded, Maximum, Part, Residual, Size};
 use super::sizes::Load;
 use crate::stats::{Percentiles, Spread};
 
@@ -36,8 +37,10 @@ pub(super) struct Measured {
     pub(super) forwarded: u64,
     /// The rates of a sender, from the lowest, where there is one.
     pub(super) rates: Vec<Rate>,
-    /// The comparison with the first row that was measured beside this one.
-    pub(super) of_bare: Option<OfBare>,
+    /// The times of single packets, where there are a sender and a receiver.
+    pub(super) latencies: Vec<Latency>,
+    /// The comparison with a row that was measured beside this one.
+    pub(super) compared: Option<Compared>,
 }
 
 impl Measured {
@@ -47,16 +50,18 @@ impl Measured {
     }
 }
 
-/// Compares the maximum of each round with that of the first row in the same round.
-pub(super) fn compare(all: &mut [Measured]) {
-    let Some((first, others)) = all.split_first_mut() else { return };
-    for other in others {
+/// Compares the maximum of each round with that of the row that its placement names, in the same round.
+pub(super) fn compare(places: &[Place], all: &mut [Measured]) {
+    for n in 0..places.len() {
+        let Some(with) = places[n].compared_with else { continue };
+        let Some(whole) = places.iter().position(|place| place.name == with) else { continue };
+        let (own, whole) = (&all[n], &all[whole]);
         let of = |rate: fn(&Measured, usize) -> f64| {
-            let rounds = other.bare.len().min(first.bare.len());
-            Spread::of((0..rounds).map(|n| rate(other, n) / rate(first, n)).collect())
+            let rounds = own.bare.len().min(whole.bare.len());
+            Spread::of((0..rounds).map(|n| rate(own, n) / rate(whole, n)).collect())
         };
         let (measured, of_core) = (of(|m, n| m.bare[n]), of(|m, n| m.bare[n] / m.core[n]));
-        other.of_bare = Some(OfBare { measured, of_core });
+        all[n].compared = Some(Compared { with, measured, of_core });
     }
 }
 
@@ -80,6 +85,7 @@ pub(super) struct Fit {
     pub(super) residuals: Vec<Residual>,
     pub(super) parts: Vec<Part>,
     pub(super) loads: Vec<Loaded>,
+    pub(super) latencies: Vec<Latency>,
 }
 
 /// Returns the time of a batch in the switch.
@@ -110,10 +116,10 @@ pub(super) fn fit(measured: Measured, threads: usize) -> Result<Fit, FitError> {
     let mut parts = parts(&measured.full, &line, &is_interrupted, [whole(bare.median), whole(noted.median)]);
     let ratio = modelled / bare.median;
     let holds = HOLDS.contains(&ratio);
-    for part in parts.iter_mut().filter(|part| part.assumption != Assumption::Model) {
-        part.explains = !holds && part.percent.abs() > NOTABLE;
-    }
     parts.sort_by(|a, b| b.percent.abs().total_cmp(&a.percent.abs()));
+    if !holds {
+        explain(&mut parts);
+    }
     Ok(Fit {
         residuals: residuals(&measured.batches, &line, &is_interrupted),
         maximum: Maximum {
@@ -125,7 +131,7 @@ pub(super) fn fit(measured: Measured, threads: usize) -> Result<Fit, FitError> {
             noted,
             core_percent: 100.0 * Spread::of(measured.core).median,
             lost_percent: measured.lost_percent,
-            of_bare: measured.of_bare,
+            compared: measured.compared,
             micros: percentiles(&measured.full.batches),
         },
         costs: costs(&io, &process, model.batches()),
@@ -133,7 +139,20 @@ pub(super) fn fit(measured: Measured, threads: usize) -> Result<Fit, FitError> {
         sizes,
         parts,
         loads: measured.rates.iter().map(loaded).collect(),
+        latencies: measured.latencies,
     })
+}
+
+/// Marks the parts that tell modelled and measured maximum apart: each notable one, and as many of the
+/// others, from the greatest on, as leave less than a notable part unexplained.
+fn explain(parts: &mut [Part]) {
+    let others = || parts.iter().filter(|part| part.assumption != Assumption::Model);
+    let mut left: f64 = others().map(|part| part.percent).sum();
+    for part in parts.iter_mut().filter(|part| part.assumption != Assumption::Model) {
+        let helps = left.abs() > NOTABLE && left.signum() == part.percent.signum();
+        part.explains = part.percent.abs() > NOTABLE || helps;
+        left -= if part.explains { part.percent } else { 0.0 };
+    }
 }
 
 fn costs(io: &Line, process: &Line, batches: u64) -> Costs {
@@ -237,6 +256,7 @@ fn loaded(rate: &Rate) -> Loaded {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::{BARE, INLINE};
     use super::*;
 
     /// A batch that takes as long as a line says.
@@ -346,13 +366,31 @@ mod tests {
     }
 
     #[test]
+    fn many_small_parts_explain_together() {
+        let assumptions = [Assumption::FullBatches, Assumption::Line, Assumption::NothingBetween];
+        let part = |(assumption, percent)| Part { assumption, micros: 0.0, percent, explains: false };
+        let explained = |percents: [f64; 3]| {
+            let all = std::iter::once((Assumption::Model, 90.0)).chain(assumptions.into_iter().zip(percents));
+            let mut parts: Vec<_> = all.map(part).collect();
+            explain(&mut parts);
+            parts.iter().map(|part| part.explains).collect::<Vec<_>>()
+        };
+        assert_eq!(explained([2.9, 2.8, 2.7]), [false, true, true, false], "2.7 are left");
+        assert_eq!(explained([2.9, -2.8, 2.7]), [false, false, false, false], "there is nothing to explain");
+        assert_eq!(explained([8.0, 2.0, -4.0]), [false, true, false, true]);
+    }
+
+    #[test]
     fn rows_are_compared_round_by_round() {
         let of = |bare: [f64; 3], core| Measured { bare: bare.into(), core: vec![core; 3], ..measured(0.0) };
-        let mut all = [of([2.0, 4.0, 8.0], 1.0), of([1.0, 3.0, 8.0], 0.5)];
-        compare(&mut all);
-        assert!(all[0].of_bare.is_none());
-        let OfBare { measured, of_core } = all[1].of_bare.clone().unwrap();
-        assert_eq!((measured.rounds, of_core.rounds), (vec![0.5, 0.75, 1.0], vec![1.0, 1.5, 2.0]));
+        let mut all = [of([9.0; 3], 1.0), of([2.0, 4.0, 8.0], 1.0), of([1.0, 3.0, 8.0], 0.5)];
+        let last = Place { name: "extern", compared_with: Some(INLINE.name), ..INLINE };
+        compare(&[BARE, INLINE, last], &mut all);
+        assert!(all[0].compared.is_none());
+        let Compared { with, measured, of_core } = all[2].compared.clone().unwrap();
+        assert_eq!((with, measured.rounds), ("inline", vec![0.5, 0.75, 1.0]));
+        assert_eq!(of_core.rounds, [1.0, 1.5, 2.0]);
+        assert_eq!(all[1].compared.as_ref().unwrap().with, "bare");
     }
 
     #[test]

@@ -8,15 +8,18 @@
 //! | module | contents |
 //! |---|---|
 //! | `options` | what to measure |
-//! | `row`, `rows` | what a row starts; all of them |
+//! | `place`, `row`, `rows` | where the program runs; what a row starts; all of them |
 //! | `fed`, `veth` | rows by where their batches come from: ports that always have packets, a sender |
+//! | `latency` | the time of single packets through a switch on veth |
 //! | `sizes` | ports that are asked for batches of all sizes |
 //! | `fit` | what follows from the batches |
 //! | `report` | the figures |
 
 mod fed;
 mod fit;
+mod latency;
 mod options;
+mod place;
 mod report;
 mod row;
 mod rows;
@@ -31,7 +34,8 @@ use p4shield_switch::Ticks;
 use self::fit::{Fit, fit};
 pub use self::options::{Options, Pair, Ports};
 pub use self::report::{
-    Assumption, Costs, Loaded, Maximum, Missing, OfBare, Part, Report, Residual, RowFigures, RowName, Size,
+    Assumption, Compared, Costs, Latency, Loaded, Maximum, Missing, Part, Report, Residual, RowFigures,
+    RowName, Size,
 };
 use self::row::{Extent, Group, Row};
 use self::rows::groups;
@@ -105,9 +109,9 @@ fn lacks(row: &Row) -> Option<String> {
 }
 
 fn figures(row: &Row, fit: Fit) -> RowFigures {
-    let Fit { costs, full_batch, maximum, sizes, residuals, parts, loads } = fit;
-    let (row, program) = (row.name(), row.program.program);
-    RowFigures { row, program, costs, full_batch, maximum, residuals, parts, sizes, loads }
+    let Fit { costs, full_batch, maximum, sizes, residuals, parts, loads, latencies } = fit;
+    let (row, program) = (row.name(), row.program().program);
+    RowFigures { row, program, costs, full_batch, maximum, residuals, parts, sizes, loads, latencies }
 }
 
 /// Returns the name of this machine's processor.

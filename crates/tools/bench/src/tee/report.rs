@@ -32,8 +32,9 @@ pub struct Missing {
 /// The names of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowName {
-    /// The place of the program: `bare` in the switch's process, `secure pipeline, process` with the whole
-    /// switch in a compartment, or `extern, process` with the program's secret function in one.
+    /// The place of the program: `bare` in the switch's process, `inline` there with its secret part as a
+    /// function in C, `secure pipeline, process` with the whole switch in a compartment, or `extern, process`
+    /// with that function in one. A compartment that is a virtual machine is `vm`, or `vm (emulated)`.
     pub placement: &'static str,
     /// The kind of the switch's two ports.
     pub ports: String,
@@ -65,6 +66,8 @@ pub struct RowFigures {
     pub sizes: Vec<Size>,
     /// The batches at each rate of the sender, for ports that have one.
     pub loads: Vec<Loaded>,
+    /// The times of single packets from sender to receiver, for ports that have both.
+    pub latencies: Vec<Latency>,
 }
 
 /// The costs of a batch and of each of its packets.
@@ -105,15 +108,17 @@ pub struct Maximum {
     /// Packets that the switch received and did not send, percent; where there is a sender, those that it
     /// sent and that did not arrive.
     pub lost_percent: f64,
-    /// The comparison with the bare row that was measured beside this one.
-    pub of_bare: Option<OfBare>,
+    /// The comparison with a row that was measured beside this one.
+    pub compared: Option<Compared>,
     /// The time of a batch in the switch at this rate.
     pub micros: Percentiles,
 }
 
-/// A maximum over that of the bare row in the same round.
+/// A maximum over that of another row in the same round.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfBare {
+pub struct Compared {
+    /// The placement of the other row.
+    pub with: &'static str,
     /// As both were measured.
     pub measured: Spread,
     /// The same, of the time in which each thread did not wait for its core.
@@ -217,5 +222,18 @@ pub struct Loaded {
     /// Packets of a batch, on average.
     pub mean_packets: f64,
     /// The time of a batch in the switch.
+    pub micros: Percentiles,
+}
+
+/// The time of a packet through the switch, from the sender's call to the receiver's.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Million other packets a second meanwhile.
+    pub others_mpps: f64,
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Packets that did not.
+    pub lost: u64,
+    /// Microseconds.
     pub micros: Percentiles,
 }

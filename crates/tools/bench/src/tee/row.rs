@@ -6,8 +6,10 @@ use p4shield_switch::Ticks;
 
 use super::fit::Measured;
 use super::options::{Pair, Ports};
+use super::place::Place;
 use super::report::RowName;
-use crate::fixture::programs::Case;
+use crate::fixture::product::{self, Program};
+use crate::fixture::programs::{self, Case};
 use crate::name;
 
 /// The extent of a measurement.
@@ -25,14 +27,9 @@ pub(super) struct Extent<'a> {
 
 /// A row.
 pub(super) struct Row {
-    /// The place of the program: see [`RowName`].
-    pub(super) placement: &'static str,
+    pub(super) place: Place,
     /// The kind of the switch's ports.
     pub(super) ports: Ports,
-    /// The words behind `--placement` in a row that runs the product.
-    pub(super) words: &'static [&'static str],
-    /// The program.
-    pub(super) program: &'static Case,
     /// Bytes of a packet.
     pub(super) bytes: usize,
     /// Packet threads.
@@ -49,7 +46,17 @@ pub(super) struct Group {
 impl Row {
     /// Returns the names of the row.
     pub(super) fn name(&self) -> RowName {
-        let Self { placement, bytes, threads, .. } = *self;
-        RowName { placement, ports: name(self.ports), bytes, threads }
+        let Self { place, bytes, threads, .. } = *self;
+        RowName { placement: place.name, ports: name(self.ports), bytes, threads }
+    }
+
+    /// Returns the program.
+    pub(super) const fn program(&self) -> &'static Case {
+        if self.place.calls { &programs::TEE_CALL } else { &programs::TEE }
+    }
+
+    /// Returns the program as the product gets it.
+    pub(super) const fn source(&self) -> &'static Program {
+        if self.place.calls { &product::TEE_CALL } else { &product::TEE }
     }
 }

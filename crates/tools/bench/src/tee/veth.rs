@@ -17,15 +17,18 @@ use p4shield_switch::{BATCH, PacketIo};
 use rustix::process::Pid;
 
 use super::fit::{Measured, Rate, compare};
+use super::latency;
 use super::row::{Extent, Row};
 use super::sizes::Load;
 use crate::cores;
 use crate::fixture::hosts::{Hosts, INTERFACE};
-use crate::fixture::product::{Product, TEE_CALL, waited};
+use crate::fixture::product::{Product, waited};
 use crate::fixture::programs::packets;
 
 /// The sender's rates, in parts of its maximum.
 const RATES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+/// Rates of other packets while single packets are timed, in parts of the maximum.
+const LATENCY_RATES: [f64; 2] = [0.0, 0.5];
 /// Longest time until packets arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Packets that arrive before a measurement.
@@ -41,9 +44,11 @@ pub(super) fn measure(rows: &[Row], extent: &Extent<'_>) -> anyhow::Result<Vec<M
         }
     }
     for (bed, measured) in beds.iter().zip(&mut all) {
-        bed.at_rates(measured)?;
+        let most = bed.at_rates(measured)?;
+        bed.latencies(most, measured)?;
     }
-    compare(&mut all);
+    let places: Vec<_> = rows.iter().map(|row| row.place).collect();
+    compare(&places, &mut all);
     Ok(all)
 }
 
@@ -79,7 +84,7 @@ struct Moment {
 impl Bed {
     fn start(row: &Row, extent: &Extent<'_>) -> anyhow::Result<Self> {
         let hosts = Hosts::make()?;
-        let switch = Product::start(&hosts.middle, &TEE_CALL, row.words)?;
+        let switch = Product::start(&hosts.middle, row.source(), row.place.words)?;
         let (socket, thread) = (switch.socket(), switch.packet_thread()?);
         // A machine has several threads.
         if !switch.is_machine() {
@@ -101,8 +106,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Forwards what a sender sends at rising rates, with notes.
-    fn at_rates(&self, measured: &mut Measured) -> anyhow::Result<()> {
+    /// Forwards what a sender sends at rising rates, with notes. Returns the greatest that arrives.
+    fn at_rates(&self, measured: &mut Measured) -> anyhow::Result<f64> {
         let (most, load) = self.run(None, |count| self.noted(count))?;
         for part in RATES {
             let offered = part * most.rate;
@@ -113,6 +118,16 @@ impl Bed {
         measured.batches = measured.rates.iter().flat_map(|rate| &rate.batches).copied().collect();
         measured.batches.extend(&measured.full.batches);
         measured.lost(measured.offered, measured.forwarded);
+        Ok(most.rate)
+    }
+
+    /// Times single packets, alone and among others at parts of the greatest rate, without notes.
+    fn latencies(&self, most: f64, measured: &mut Measured) -> anyhow::Result<()> {
+        for part in LATENCY_RATES {
+            let latency = latency::measure(&self.hosts, self.bytes, part * most, self.length)?;
+            ensure!(latency.packets > 0 || part > 0.0, "no single packet arrives");
+            measured.latencies.push(latency);
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use p4shield_plot::page::{STYLE, escape};
 
 use super::super::page::section;
 use super::figures;
-use super::tables::{bar, costs, maximum, paper, rates, reasons, title_of};
+use super::tables::{LATENCIES, bar, compared, costs, latencies, maximum, paper, rates, reasons, title_of};
 
 /// The page's name.
 pub(super) const NAME: &str = "tee.html";
@@ -47,7 +47,11 @@ fn html(r: &Report) -> anyhow::Result<String> {
         let row = title_of(&missing.row);
         let _ = write!(out, "<p>{} is not measured: {}</p>", escape(&row), escape(&missing.reason));
     }
+    for line in compared(r) {
+        let _ = write!(out, "<p>{}.</p>", escape(&line));
+    }
     section(&mut out, "Rising rates of a sender over veth", &rates(r))?;
+    section(&mut out, LATENCIES, &latencies(r))?;
     section(&mut out, "The paper's rows", &r.paper.iter().map(paper).collect::<Vec<_>>())?;
     out.push_str("</html>\n");
     Ok(out)

@@ -1,7 +1,7 @@
 //! The report's figures as rows of tables, and what is said of them.
 
 use p4shield_batch_model::{Estimate, Published};
-use p4shield_bench::tee::{Loaded, OfBare, Report, RowFigures, RowName};
+use p4shield_bench::tee::{Compared, Latency, Loaded, Report, RowFigures, RowName};
 use serde::Serialize;
 
 /// The most that a packet's processing may take, in microseconds: the bar for bare rows.
@@ -10,6 +10,9 @@ const BAR: f64 = 0.03;
 const PIPELINE_BAR: f64 = 0.95;
 /// The same for a function in a compartment.
 const EXTERN_BAR: f64 = 0.5;
+
+/// The title of the table of single packets.
+pub(super) const LATENCIES: &str = "Single packets over veth, from the sender's call to the receiver's";
 
 /// A row of the model's table.
 #[derive(Serialize)]
@@ -65,6 +68,15 @@ pub(super) struct RateRow {
     bytes: usize,
     #[serde(flatten)]
     loaded: Loaded,
+}
+
+/// A row of the table of single packets.
+#[derive(Serialize)]
+pub(super) struct LatencyRow {
+    placement: &'static str,
+    bytes: usize,
+    #[serde(flatten)]
+    latency: Latency,
 }
 
 /// Returns a value with half the width of its interval of 95 %.
@@ -129,6 +141,16 @@ pub(super) fn rates(r: &Report) -> Vec<RateRow> {
     r.rows.iter().flat_map(of).collect()
 }
 
+/// Returns the rows of the table of single packets.
+pub(super) fn latencies(r: &Report) -> Vec<LatencyRow> {
+    let of = |row: &RowFigures| {
+        let RowName { placement, bytes, .. } = row.row;
+        let row_of = move |latency: &Latency| LatencyRow { placement, bytes, latency: *latency };
+        row.latencies.iter().map(row_of).collect::<Vec<_>>()
+    };
+    r.rows.iter().flat_map(of).collect()
+}
+
 /// Returns the names of a row as a text.
 pub(super) fn title_of(row: &RowName) -> String {
     let RowName { placement, ports, bytes, threads } = row;
@@ -158,14 +180,18 @@ pub(super) fn reasons(r: &RowFigures) -> Vec<String> {
     lines
 }
 
-/// Returns how rows compare with the bare ones that were measured beside them, a line for each.
+/// Returns how rows compare with others that were measured beside them, a line for each.
 pub(super) fn compared(r: &Report) -> Vec<String> {
     let line = |row: &RowFigures| {
-        let OfBare { measured, of_core } = row.maximum.of_bare.as_ref()?;
-        let bar = if row.row.placement.starts_with("extern") { EXTERN_BAR } else { PIPELINE_BAR };
+        let Compared { with, measured, of_core } = row.maximum.compared.as_ref()?;
+        let bar = match row.row.placement.split(',').next()? {
+            "extern" => format!("; {EXTERN_BAR} is the bar"),
+            "secure pipeline" => format!("; {PIPELINE_BAR} is the bar"),
+            _ => String::new(),
+        };
         Some(format!(
-            "{}: {:.2} of bare's measured maximum, the median of {} rounds side by side ({:.2} to {:.2}); \
-             {:.2} of the time in which each had its core ({:.2} to {:.2}); {bar} is the bar",
+            "{}: {:.2} of the measured maximum of {with}, the median of {} rounds side by side ({:.2} to \
+             {:.2}); {:.2} of the time in which each had its core ({:.2} to {:.2}){bar}",
             title_of(&row.row),
             measured.median,
             measured.rounds.len(),

@@ -58,7 +58,7 @@ impl Scene {
     }
 
     /// Starts the guard with this function and placement.
-    fn start_with_function(&self, function: &str, options: &[&str]) -> Guarded {
+    pub(super) fn start_with_function(&self, function: &str, options: &[&str]) -> Guarded {
         self.neighbours();
         for (ns, own) in [(&self.left, 1), (&self.right, 2)] {
             let other = 3 - own;
@@ -94,7 +94,7 @@ impl Scene {
 }
 
 /// Returns true without clang, which it reports.
-fn lacks_clang() -> bool {
+pub(super) fn lacks_clang() -> bool {
     let lacks = std::process::Command::new("clang").arg("--version").output().is_err();
     if lacks {
         p4shield_need::skip("clang", "install clang, which compiles functions in C");

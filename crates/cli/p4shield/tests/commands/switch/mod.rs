@@ -5,6 +5,7 @@ mod batches;
 mod completion;
 mod devices;
 mod digest;
+mod ends;
 mod files;
 mod functions;
 mod learning;

@@ -2,8 +2,7 @@
 //!
 //! | function | effect |
 //! |---|---|
-//! | [`Tap::of`] | makes a tap that has all packets of an interface: a macvtap in passthru mode |
-//! | [`move_to`] | moves an interface into another network namespace |
+//! | [`Tap::of`], [`Tap::of_in`] | makes a tap that has all packets of an interface: a macvtap in passthru mode |
 //! | [`add_pair`] | makes two interfaces that are connected with each other (veth) |
 //! | [`move_as`] | moves an interface and renames it |
 //! | [`limit_merging`], [`allow_merging`] | has received packets arrive as they were sent, or not |
@@ -33,7 +32,7 @@ pub use bridge::{
 pub use card::{Card, FunctionLink, FunctionTraffic, VirtualFunction};
 pub use functions::{FunctionSetting, card, set_function};
 pub use request::{
-    PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, move_to, rename,
+    PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, rename,
     rename_by_address, start, start_in,
 };
 pub use sys::{address_of, names};

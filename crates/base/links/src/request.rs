@@ -101,29 +101,26 @@ pub fn rename_by_address(address: [u8; 6], name: &str) -> Result<(), LinkError> 
     rename(&find().map_err(LinkError::of("find", &wanted))?, name)
 }
 
-/// Moves an interface into a network namespace, where it is down.
-///
-/// # Errors
-/// The interface is not there, or the kernel refuses it.
-pub fn move_to(namespace: BorrowedFd<'_>, interface: &str) -> Result<(), LinkError> {
-    let index = index_of(interface)?;
-    let failed = || LinkError::of("move", interface);
-    let attributes = [attribute(Ifla::NetNsFd, namespace.as_raw_fd()).map_err(failed())?];
-    change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
-}
-
-/// Makes a macvtap that has all packets of an interface, which then has no other user.
-pub(crate) fn add_macvtap(interface: &str, name: &str) -> Result<(), LinkError> {
+/// Makes a macvtap that has all packets of an interface, which then has no other user; in another network
+/// namespace, if one is given.
+pub(crate) fn add_macvtap(
+    interface: &str,
+    name: &str,
+    namespace: Option<BorrowedFd<'_>>,
+) -> Result<(), LinkError> {
     let index = index_of(interface)?;
     let add = || -> io::Result<()> {
         let mode: RtBuffer<u16, Buffer> = [attribute(MODE, PASSTHRU)?].into_iter().collect();
         let kind: RtBuffer<IflaInfo, Buffer> =
             [attribute(IflaInfo::Kind, "macvtap\0")?, attribute(IflaInfo::Data, mode)?].into_iter().collect();
-        let attributes = [
+        let mut attributes = vec![
             attribute(Ifla::Ifname, format!("{name}\0"))?,
             attribute(Ifla::Link, index)?,
             attribute(Ifla::Linkinfo, kind)?,
         ];
+        if let Some(namespace) = namespace {
+            attributes.push(attribute(Ifla::NetNsFd, namespace.as_raw_fd())?);
+        }
         let flags = NlmF::CREATE | NlmF::EXCL;
         request(Rtm::Newlink, flags, IfinfomsgBuilder::default(), attributes.into_iter().collect())
     };

@@ -1,35 +1,53 @@
 //! Taps.
 
 use crate::LinkError;
-use crate::request::{add_macvtap, delete};
+use crate::request::{add_macvtap, delete, inside};
 use crate::sys::Sysfs;
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mknodat};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// A tap that has all packets of an interface. The interface is another one's no more: the kernel's own stack
 /// sees none of its packets.
 ///
-/// It is an interface, too, which exists until this is dropped; once it has been moved ([`crate::move_to`]),
-/// until its network namespace ends. A program reads and writes packets at its file, each behind a header of
-/// 10 bytes (`include/uapi/linux/virtio_net.h`).
+/// It is an interface, too, which exists until this is dropped, or its network namespace ends. A program
+/// reads and writes packets at its file, each behind a header of 10 bytes
+/// (`include/uapi/linux/virtio_net.h`).
 #[derive(Debug)]
 pub struct Tap {
     made: Made,
     file: File,
 }
 
-/// The name of an interface that was made here.
+/// An interface that was made here.
 #[derive(Debug)]
-struct Made(String);
+struct Made {
+    name: String,
+    /// Its network namespace; `None`: this thread's.
+    namespace: Option<OwnedFd>,
+    /// It stays when this is dropped.
+    stays: bool,
+}
+
+impl Made {
+    /// Does something in the interface's network namespace.
+    fn inside<R: Send>(&self, act: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+        match &self.namespace {
+            Some(namespace) => inside(namespace.as_fd(), act)?,
+            None => act(),
+        }
+    }
+}
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // It is not found if it was moved.
-        let _ = delete(&self.0);
+        if !self.stays {
+            // The interface below it, or its namespace, may be gone.
+            let _ = self.inside(|| delete(&self.name).map_err(io::Error::other));
+        }
     }
 }
 
@@ -39,9 +57,23 @@ impl Tap {
     /// # Errors
     /// The interface is not there or has another user, or the kernel has no macvtap.
     pub fn of(interface: &str, name: &str) -> Result<Self, LinkError> {
-        add_macvtap(interface, name)?;
-        let made = Made(name.to_owned());
-        let file = open(name).map_err(LinkError::of("open the tap of", interface))?;
+        Self::make(interface, name, None)
+    }
+
+    /// As [`Self::of`], in another network namespace. The tap is at no time in this one, so it ends with
+    /// that namespace, however this process ends.
+    ///
+    /// # Errors
+    /// Those of [`Self::of`], or the process may not enter the namespace.
+    pub fn of_in(namespace: BorrowedFd<'_>, interface: &str, name: &str) -> Result<Self, LinkError> {
+        let copy = namespace.try_clone_to_owned();
+        Self::make(interface, name, Some(copy.map_err(LinkError::of("make a tap of", interface))?))
+    }
+
+    fn make(interface: &str, name: &str, namespace: Option<OwnedFd>) -> Result<Self, LinkError> {
+        add_macvtap(interface, name, namespace.as_ref().map(|namespace| namespace.as_fd()))?;
+        let made = Made { name: name.to_owned(), namespace, stays: false };
+        let file = made.inside(|| open(name)).map_err(LinkError::of("open the tap of", interface))?;
         Ok(Self { made, file })
     }
 
@@ -51,23 +83,24 @@ impl Tap {
     /// The kernel does not say.
     pub fn mtu(&self) -> Result<u32, LinkError> {
         let failed = LinkError::of::<io::Error>("find the MTU of", self.name());
-        let mtu = Sysfs::mount().and_then(|sysfs| sysfs.read(self.name(), "mtu"));
+        let mtu = self.made.inside(|| Sysfs::mount().and_then(|sysfs| sysfs.read(self.name(), "mtu")));
         mtu.and_then(|mtu| mtu.parse().map_err(io::Error::other)).map_err(failed)
     }
 
     /// Returns the name of the interface that it is.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.made.0
+        &self.made.name
     }
 }
 
 impl Tap {
-    /// Returns its file. The interface stays until the one below it is deleted.
+    /// Returns its file. The interface stays until the one below it is deleted, or its network namespace
+    /// ends.
     #[must_use]
     pub fn into_file(self) -> File {
-        let Self { made, file } = self;
-        std::mem::forget(made);
+        let Self { mut made, file } = self;
+        made.stays = true;
         file
     }
 }

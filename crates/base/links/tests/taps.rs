@@ -1,6 +1,6 @@
 //! Taps and interfaces in network namespaces of the tests' own.
 
-use p4shield_links::{Tap, index_of, move_to, rename, start, start_in};
+use p4shield_links::{Tap, index_of, rename, start, start_in};
 use p4shield_testbed::{NetNs, wait_until};
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
@@ -41,27 +41,51 @@ fn a_tap_has_all_packets_and_ends_with_its_owner() {
 }
 
 #[test]
-fn a_tap_that_was_moved_ends_with_its_namespace() {
-    let Some(ns) = scene("links-move") else { return };
+fn a_tap_of_another_namespace_ends_with_it() {
+    let Some(ns) = scene("links-ends") else { return };
     ns.inside(|| {
-        let tap = Tap::of("v0", "t").unwrap();
         let mut sleeper = Command::new("unshare").args(["--net", "sleep", "60"]).spawn().unwrap();
         let pid = sleeper.id();
         let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).unwrap();
         let own = namespace("thread-self");
         wait_until("the namespace", 5, || namespace(&pid.to_string()) != own).unwrap();
         let theirs = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
-        move_to(theirs.as_fd(), "t").unwrap();
-        assert!(index_of("t").is_err());
+        let file = Tap::of_in(theirs.as_fd(), "v0", "t").unwrap().into_file();
         start_in(theirs.as_fd(), "t").unwrap();
         assert_eq!(namespace("thread-self"), own, "the caller stays");
+        assert!(Tap::of("v0", "t").is_err(), "the interface has a user");
         let none = std::fs::File::open("/dev/null").unwrap();
-        assert!(start_in(theirs.as_fd(), "nothing").is_err() && move_to(none.as_fd(), "v0").is_err());
-        drop((tap, theirs));
+        assert!(start_in(theirs.as_fd(), "nothing").is_err() && Tap::of_in(none.as_fd(), "v1", "t").is_err());
+        drop((file, theirs));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         // Another tap needs the interface to be free.
         wait_until("the end of the tap", 10, || Tap::of("v0", "t").is_ok()).unwrap();
+    });
+}
+
+#[test]
+fn a_tap_of_another_namespace_is_never_in_this_one() {
+    let (Some(ns), Some(other)) = (scene("links-in"), scene("links-other")) else { return };
+    let theirs = || other.inside(|| std::fs::File::open("/proc/thread-self/ns/net").unwrap());
+    ns.inside(|| {
+        let tap = Tap::of_in(theirs().as_fd(), "v0", "t").unwrap();
+        assert!(index_of("t").is_err() && other.ip("link show dev t").is_ok());
+        start_in(theirs().as_fd(), tap.name()).unwrap();
+        assert_eq!(tap.mtu().unwrap(), 1500);
+        ns.ip("addr add 10.0.0.1/24 dev v1").unwrap();
+        ns.ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:99 dev v1").unwrap();
+        let _ = ns.command("ping").args(["-c1", "-W1", "10.0.0.2"]).output().unwrap();
+        let mut file = std::fs::File::from(tap.as_fd().try_clone_to_owned().unwrap());
+        let mut packet = [0; 2048];
+        let is_there = || file.read(&mut packet).is_ok_and(|_| packet[10..16] == [2, 0, 0, 0, 0, 0x99]);
+        wait_until("the packet", 5, is_there).unwrap();
+        drop(tap);
+        assert!(other.ip("link show dev t").is_err(), "it is deleted");
+        drop(Tap::of_in(theirs().as_fd(), "v0", "t").unwrap().into_file());
+        assert!(other.ip("link show dev t").is_ok(), "it stays");
+        other.ip("link del dev t").unwrap();
+        assert!(Tap::of_in(theirs().as_fd(), "nothing", "t").is_err());
     });
 }
 

@@ -31,7 +31,7 @@ use crate::image;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Shorter phases: under 30 seconds with namespaces, about a minute with guests
+    /// Shorter phases: under 30 seconds with namespaces, under two minutes with guests
     #[arg(long)]
     quick: bool,
     /// What isolates the P4 VM; `vm` boots a virtual machine, by emulation where KVM runs no guest

@@ -36,7 +36,7 @@ pub fn run_in_guest(
     let place = Place {
         entrance: listen_on(&guest.socket)?,
         metrics: guest.metrics,
-        interfaces: Interfaces::Here,
+        interfaces: Interfaces::InMachine,
         watching: Watching::Here(Watch::open().map_err(ports::Error::from)?),
         placement: Placement::Pipeline,
         restriction: Restriction::None,

@@ -60,7 +60,7 @@ pub fn run_in_machine(
     ready: impl FnOnce(),
 ) -> Result<(), SwitchError> {
     check_inside(&setup.ports, setup.threads)?;
-    let sockets = VhostPort::among(&setup.ports)?;
+    let sockets = VhostPort::among(&setup.ports, setup.threads)?;
     let is_interface = |name: &&String| *name != CONTROLLER && !name.starts_with(VHOST_USER);
     let names: Vec<_> = setup.ports.iter().map(|(_, name)| name).filter(is_interface).cloned().collect();
     let ports = names.len() + sockets.len();
@@ -70,16 +70,15 @@ pub fn run_in_machine(
     let metrics = setup.metrics.map(listen_for_metrics).transpose()?.map(|(_, listener)| listener);
     metrics.as_ref().map(|listener| listener.set_nonblocking(true)).transpose().map_err(broken)?;
     let entrances = Entrances { commands: listen_on(&launch.socket)?, metrics };
-    let taps =
-        names.iter().enumerate().map(|(n, name)| Tapped::of(name, n)).collect::<Result<Vec<_>, _>>()?;
+    let network = Arc::new(new_network().map_err(broken)?);
+    let taps = names.iter().enumerate().map(|(n, name)| Tapped::of(name, network.as_fd(), n));
+    let taps = taps.collect::<Result<Vec<_>, _>>()?;
     let Some((connected, _listeners)) = connect_all(sockets, stop)? else { return Ok(()) };
     let devices = Devices::of(&taps, connected)?;
-    let network = Arc::new(new_network().map_err(broken)?);
-    hand_over(&taps, network.as_fd())?;
     let started = SwitchMachine::start(&launch.machine, compartment_user(), network.as_fd(), devices.all);
     let (machine, line, console) = started.map_err(|e| broken(io::Error::other(chain(&e))))?;
-    // From here on QEMU has them.
-    drop(taps);
+    // From here on QEMU has them: they end with its network namespace.
+    taps.into_iter().for_each(|tapped| drop(tapped.tap.into_file()));
     let ending = Arc::new(AtomicBool::new(false));
     let kept = devices.connected.into_iter().try_for_each(|(port, nic)| {
         port.keep(Qemu { nic, network: Arc::clone(&network), ending: Arc::clone(&ending) })
@@ -123,8 +122,7 @@ impl Devices {
             devices.all.push(NetworkDevice::Tap(Nic { tap, address, mtu: tapped.mtu }));
         }
         for port in connected {
-            let socket = port.interface();
-            let nic = VhostNic { address: devices.name(socket.clone()), socket };
+            let nic = port.device(devices.name(port.interface()));
             devices.all.push(NetworkDevice::VhostUser(nic.clone()));
             devices.connected.push((port, nic));
         }
@@ -148,20 +146,14 @@ struct Tapped {
 }
 
 impl Tapped {
-    fn of(interface: &str, number: usize) -> Result<Self, LinkError> {
-        let tap = Tap::of(interface, &format!("p4t{}.{number}", std::process::id()))?;
+    /// Makes the tap in the network namespace of QEMU: it ends with that, however this process ends, also
+    /// while it waits for a DPDK switch.
+    fn of(interface: &str, namespace: BorrowedFd<'_>, number: usize) -> Result<Self, LinkError> {
+        let tap = Tap::of_in(namespace, interface, &format!("tap{number}"))?;
+        p4shield_links::start_in(namespace, tap.name())?;
         let mtu = tap.mtu()?;
         Ok(Self { interface: interface.to_owned(), tap, mtu })
     }
-}
-
-/// Moves taps into the network namespace of QEMU, with which they end, and sets them up there.
-fn hand_over(taps: &[Tapped], namespace: BorrowedFd<'_>) -> Result<(), LinkError> {
-    for tap in taps {
-        p4shield_links::move_to(namespace, tap.tap.name())?;
-        p4shield_links::start_in(namespace, tap.tap.name())?;
-    }
-    Ok(())
 }
 
 /// This side of the line.

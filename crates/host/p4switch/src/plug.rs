@@ -35,7 +35,8 @@ impl Desk {
         }
         let first = self.ports.next_first();
         let share = Share { threads: self.threads.count(), first };
-        let parts = self.interfaces.open(&interface, share).map_err(|error| chain(&error))?;
+        let refused = |error| chain(&error) + &self.interfaces.remedy(number, &interface);
+        let parts = self.interfaces.open(&interface, share).map_err(refused)?;
         let index = index_of(&parts);
         self.order_port(number, PortChange::Add, parts)?;
         self.ports.add(Port { number, interface, index, first, ..Port::default() });

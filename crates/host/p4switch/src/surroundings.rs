@@ -53,6 +53,8 @@ impl Placement {
 #[derive(Clone, Debug)]
 pub(crate) enum Interfaces {
     Here,
+    /// In a virtual machine, which gets none while it runs.
+    InMachine,
     Outside(Arc<Opener>),
 }
 
@@ -61,11 +63,22 @@ impl Interfaces {
     pub(crate) fn open(&self, interface: &str, share: Share) -> Result<Vec<PortPart>, Error> {
         match self {
             // The names of interfaces are no part of what this takes from the configuration.
-            Self::Here => {
+            Self::Here | Self::InMachine => {
                 let config = AfxdpConfig::new(std::iter::empty::<String>());
                 InterfacePort::open_for(&config, interface, share)
             }
             Self::Outside(opener) => opener.open(interface, share),
+        }
+    }
+
+    /// Returns what an operator has to know of an interface that cannot be opened as this port.
+    pub(crate) fn remedy(&self, number: u16, interface: &str) -> String {
+        match self {
+            Self::Here | Self::Outside(_) => String::new(),
+            Self::InMachine => format!(
+                "; a switch in a virtual machine has the interfaces with which it started: stop it, and give \
+                 it --port {number}={interface}"
+            ),
         }
     }
 

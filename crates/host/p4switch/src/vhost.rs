@@ -9,6 +9,7 @@
 //! the switch was gone. It passes on what both agree on at the start, and sees no packet.
 
 use crate::vhost_messages::{End, pass_on};
+use p4shield_io::afxdp::LONGEST_MTU;
 use p4shield_links::inside;
 use p4shield_socket::{Entrance as _, ListenError, Listener, listen};
 use p4shield_vmm::VhostNic;
@@ -29,6 +30,8 @@ use std::time::Duration;
 pub(crate) const VHOST_USER: &str = "vhost-user:";
 /// The word behind the path if the other switch connects to it.
 const SERVER: &str = "server";
+/// The shortest MTU that Linux gives an interface (`ETH_MIN_MTU`).
+const SHORTEST_MTU: u16 = 68;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time between two attempts to connect to QEMU.
@@ -45,9 +48,27 @@ pub enum VhostError {
     /// The name is none of a port.
     #[error(
         "port {0}: write vhost-user:SOCKET for the path of a socket where a DPDK switch listens, or \
-         vhost-user:SOCKET,server for one that it connects to; the path has no comma"
+         vhost-user:SOCKET,server for one that it connects to, each with ,mtu=BYTES and ,queues=NUMBER \
+         behind it if need be; the path has no comma"
     )]
     Name(u16),
+    /// The MTU is none of a port.
+    #[error(
+        "port {0}: write mtu={SHORTEST_MTU} to mtu={LONGEST_MTU}; a packet has to fit into a page, so \
+         switches with jumbo frames of 9000 bytes need their MTU lowered"
+    )]
+    Mtu(u16),
+    /// No thread would have the packets of a queue.
+    #[error(
+        "port {number}: write queues=1 to queues={threads}, a queue pair for each thread at most; --threads \
+         NUMBER gives the switch more"
+    )]
+    Queues {
+        /// The port's number.
+        number: u16,
+        /// The switch's packet threads.
+        threads: usize,
+    },
     /// Two ports have the same socket.
     #[error("{} is given for two ports; a vhost-user socket is for one", .0.display())]
     Twice(PathBuf),
@@ -106,7 +127,7 @@ pub enum VhostError {
 impl VhostError {
     /// Returns whether the options are wrong, whatever the state of the machine.
     pub(crate) const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::Twice(_))
+        matches!(self, Self::Name(_) | Self::Mtu(_) | Self::Queues { .. } | Self::Twice(_))
     }
 }
 
@@ -117,6 +138,10 @@ pub(crate) struct VhostPort {
     path: PathBuf,
     /// This process listens, and the other switch connects.
     listens: bool,
+    /// Bytes of the longest packet behind the Ethernet header, if the operator says so.
+    mtu: Option<u16>,
+    /// Queue pairs.
+    queues: u16,
 }
 
 /// Returns the name of a port in the machine: that of a network interface.
@@ -125,10 +150,13 @@ pub(crate) fn name_inside(number: u16, name: &str) -> String {
 }
 
 impl VhostPort {
-    /// Returns those of a switch's ports that are vhost-user ones.
-    pub(crate) fn among(ports: &[(u16, String)]) -> Result<Vec<Self>, VhostError> {
+    /// Returns those of a switch's ports that are vhost-user ones; the switch has this many packet threads.
+    pub(crate) fn among(ports: &[(u16, String)], threads: usize) -> Result<Vec<Self>, VhostError> {
         let named = ports.iter().filter_map(|(number, name)| Some((*number, name.strip_prefix(VHOST_USER)?)));
         let all = named.map(|(number, rest)| Self::of(number, rest)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(port) = all.iter().find(|port| !(1..=threads).contains(&port.queues.into())) {
+            return Err(VhostError::Queues { number: port.number, threads });
+        }
         let mut paths = BTreeSet::new();
         match all.iter().find(|port| !paths.insert(&port.path)) {
             Some(port) => Err(VhostError::Twice(port.path.clone())),
@@ -137,15 +165,23 @@ impl VhostPort {
     }
 
     fn of(number: u16, rest: &str) -> Result<Self, VhostError> {
-        let (path, listens) = match rest.split_once(',') {
-            None => (rest, false),
-            Some((path, SERVER)) => (path, true),
-            Some(_) => return Err(VhostError::Name(number)),
-        };
-        if path.is_empty() {
-            return Err(VhostError::Name(number));
+        let mut words = rest.split(',');
+        let path = words.next().filter(|path| !path.is_empty()).ok_or(VhostError::Name(number))?;
+        let mut port = Self { number, path: path.into(), listens: false, mtu: None, queues: 1 };
+        let mut seen = BTreeSet::new();
+        for word in words {
+            let (name, value) =
+                word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+            match (name, value) {
+                _ if !seen.insert(name) => return Err(VhostError::Name(number)),
+                (SERVER, None) => port.listens = true,
+                ("mtu", Some(mtu)) => port.mtu = Some(parsed_mtu(mtu).ok_or(VhostError::Mtu(number))?),
+                // A number that is none is no number of queues that a switch has.
+                ("queues", Some(queues)) => port.queues = queues.parse().unwrap_or_default(),
+                _ => return Err(VhostError::Name(number)),
+            }
         }
-        Ok(Self { number, path: path.into(), listens })
+        Ok(port)
     }
 
     fn connect(&self) -> Result<UnixStream, VhostError> {
@@ -163,6 +199,10 @@ impl VhostPort {
             Err(source) => Err(VhostError::Connect { number, path, source: source.into() }),
         }
     }
+}
+
+fn parsed_mtu(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|mtu| (SHORTEST_MTU.into()..=LONGEST_MTU).contains(&u32::from(*mtu)))
 }
 
 /// Connects without waiting for a process that accepts no connection.
@@ -215,6 +255,12 @@ impl Connected {
     /// Returns the name of the port's network interface in the machine.
     pub(crate) fn interface(&self) -> String {
         name_inside(self.source.port.number, VHOST_USER)
+    }
+
+    /// Returns the machine's device for the port, which has this Ethernet address.
+    pub(crate) fn device(&self, address: [u8; 6]) -> VhostNic {
+        let VhostPort { mtu, queues, .. } = self.source.port;
+        VhostNic { address, socket: self.interface(), mtu, queues }
     }
 
     /// Keeps the port connected to QEMU's device in a thread, until `ending` is set and QEMU has ended.
@@ -336,7 +382,7 @@ mod tests {
 
     fn among(names: &[&str]) -> Result<Vec<VhostPort>, String> {
         let ports: Vec<_> = (1..).zip(names.iter().map(|name| (*name).to_owned())).collect();
-        VhostPort::among(&ports).map_err(|error| {
+        VhostPort::among(&ports, 2).map_err(|error| {
             assert!(error.is_refusal());
             error.to_string()
         })
@@ -349,14 +395,30 @@ mod tests {
 
     #[test]
     fn names_say_which_switch_listens() {
-        let port = |number, path: &str, listens| VhostPort { number, path: path.into(), listens };
+        let port = |number, path: &str, listens| VhostPort {
+            number,
+            path: path.into(),
+            listens,
+            mtu: None,
+            queues: 1,
+        };
         let names = ["eth0", "vhost-user:/run/a.sock", "cpu:controller", "vhost-user:b=c:d,server"];
         assert_eq!(among(&names), Ok(vec![port(2, "/run/a.sock", false), port(4, "b=c:d", true)]));
         assert_eq!(name_inside(2, names[1]), "vhost2");
         assert_eq!(name_inside(1, names[0]), "eth0");
-        for wrong in ["", ",server", "/a,", "/a,client", "/a,server,server", "/a,server=on"] {
+        let set = VhostPort { mtu: Some(3000), queues: 2, ..port(1, "/a", true) };
+        assert_eq!(among(&["vhost-user:/a,queues=2,server,mtu=3000"]), Ok(vec![set]));
+        for wrong in ["", ",server", "/a,", "/a,client", "/a,server,server", "/a,server=on", "/a,mtu"] {
             let why = among(&["eth0", &format!("vhost-user:{wrong}")]).unwrap_err();
             assert!(why.starts_with("port 2: write vhost-user:SOCKET"), "{wrong}: {why}");
+        }
+        for wrong in ["mtu=67", "mtu=9000", "mtu=x"] {
+            let why = among(&[&format!("vhost-user:/a,{wrong}")]).unwrap_err();
+            assert!(why.starts_with("port 1: write mtu=68 to mtu=3818;"), "{wrong}: {why}");
+        }
+        for wrong in ["queues=0", "queues=3", "queues=-1", "queues=99999999"] {
+            let why = among(&[&format!("vhost-user:/a,{wrong}")]).unwrap_err();
+            assert!(why.starts_with("port 1: write queues=1 to queues=2, a queue pair"), "{wrong}: {why}");
         }
         let twice = among(&["vhost-user:/a", "vhost-user:/a,server"]).unwrap_err();
         assert!(twice.starts_with("/a is given for two ports"), "{twice}");

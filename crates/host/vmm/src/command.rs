@@ -169,9 +169,15 @@ mod tests {
         };
         let mut devices = vec![nic(900, 0), nic(901, 1)];
         is_golden("switch", &switch_arguments(&machine, 10, 11, &devices));
-        let vhost = VhostNic { address: [2, 0, 0, 0, 0, 1], socket: "vhost2".to_owned() };
+        let address = [2, 0, 0, 0, 0, 1];
+        let vhost = VhostNic { address, socket: "vhost2".to_owned(), mtu: None, queues: 1 };
+        let several = VhostNic { mtu: Some(3000), queues: 2, ..vhost.clone() };
         devices[1] = NetworkDevice::VhostUser(vhost);
         is_golden("switch-vhost-user", &switch_arguments(&machine, 10, 11, &devices));
+        devices[1] = NetworkDevice::VhostUser(several);
+        let (accelerator, guest) = (Accelerator::Kvm, Guest::Plain);
+        let arguments = switch_arguments(&self::machine(accelerator, guest), 10, 11, &devices);
+        is_golden("switch-vhost-user-queues", &arguments);
     }
 
     /// Compares arguments with the file of this name, in which each option has a line.

@@ -9,6 +9,8 @@ const NO_OFFLOADS: &str =
 
 /// Without KVM, QEMU 7.2 follows a null pointer when a guest masks an MSI-X vector of a vhost-user device.
 const NO_VECTORS: &str = ",vectors=0";
+/// Interrupts of a device with several queue pairs beside one for each queue: its state, and commands.
+const OTHER_VECTORS: u16 = 2;
 
 /// A network device of a machine, with a tap.
 #[derive(Debug)]
@@ -59,10 +61,28 @@ impl NetworkDevice {
             }
             Self::VhostUser(nic) => vec![
                 option("chardev", format!("socket,id=vhost{number},{}", nic.listening())),
-                option("netdev", format!("vhost-user,id=port{number},chardev=vhost{number}")),
-                // Not every switch knows the feature with which it would have an MTU: it has 1500 bytes.
-                device(nic.address, if is_emulated { NO_VECTORS } else { "" }),
+                option("netdev", format!("vhost-user,id=port{number},chardev=vhost{number}{}", nic.pairs())),
+                device(nic.address, &nic.settings(is_emulated)),
             ],
         }
+    }
+}
+
+impl VhostNic {
+    /// Returns the setting of the netdev if it has several queue pairs.
+    fn pairs(&self) -> String {
+        if self.queues > 1 { format!(",queues={}", self.queues) } else { String::new() }
+    }
+
+    /// Returns the settings of the device.
+    fn settings(&self, is_emulated: bool) -> String {
+        // Not every switch knows the feature with which the machine hears of an MTU.
+        let mtu = self.mtu.map(|mtu| format!(",host_mtu={mtu}")).unwrap_or_default();
+        let (several, vectors) = match self.queues {
+            0..=1 => ("", String::new()),
+            pairs => (",mq=on", format!(",vectors={}", 2 * pairs + OTHER_VECTORS)),
+        };
+        let vectors = if is_emulated { NO_VECTORS } else { &vectors };
+        format!("{mtu}{several}{vectors}")
     }
 }

@@ -16,6 +16,10 @@ pub struct VhostNic {
     pub address: [u8; 6],
     /// The name of its socket: letters and digits, at most 107.
     pub socket: String,
+    /// Bytes of the longest packet behind the Ethernet header; `None`: 1500, and the machine is told nothing.
+    pub mtu: Option<u16>,
+    /// Its queue pairs, at least 1. What the machine sends by one that the switch does not poll stays there.
+    pub queues: u16,
 }
 
 impl VhostNic {

@@ -59,6 +59,7 @@ use rustix::io::Errno;
 
 pub use self::config::AfxdpConfig;
 pub use self::error::Error;
+pub use self::open::LONGEST_MTU;
 pub use self::port::{InterfacePort, PortPart, PortStatus};
 pub use self::watch::Watch;
 

@@ -18,6 +18,9 @@ use super::port::{Attached, Attachment, InterfacePort, Own, Parts, PortPart, Res
 
 /// Bytes of a frame: the first is used if all packets fit.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
+/// The longest MTU of an interface whose packets fit into a frame, bytes.
+pub const LONGEST_MTU: u32 =
+    UmemConfig { frames: 0, frame_size: FRAME_SIZES[1], huge_pages: false }.max_packet() - FRAME_OVERHEAD;
 /// Longest time that a queue is awaited: the kernel gives it back a moment after its socket was closed.
 const RELEASE: Duration = Duration::from_secs(1);
 /// Time between two attempts.

@@ -2,13 +2,12 @@
 
 use super::user_vm::Cloud;
 use p4shield_testbed::process::run;
-use p4shield_testbed::{Guarded, NetNs, leftover, listens, wait_until};
+use p4shield_testbed::{Guarded, NetNs, OpenVswitch, leftover, listens, wait_until};
 use std::fs::File;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-const CONFIG: &str = r#"attachment = "wire"
+const CONFIG: &str = r#"
 [[tenant]]
 name = "alice"
 key_file = "alice.key"
@@ -17,9 +16,21 @@ name = "web"
 addresses = ["10.0.0.2"]
 info_page = "FOLDER/web.info"
 log_page = "FOLDER/web.log"
+"#;
+
+/// The port of the VM in front of a wire.
+const WIRE: &str = r#"
 [[wire]]
 vm_interface = "tap-web"
 switch_interface = "sw0"
+tenant = "alice"
+vm = "web"
+"#;
+
+/// Its port at Open vSwitch over DPDK.
+const PORT: &str = r#"
+[[port]]
+name = "FOLDER/web.sock"
 tenant = "alice"
 vm = "web"
 "#;
@@ -89,24 +100,52 @@ impl Drop for Libvirt {
     }
 }
 
+impl Libvirt {
+    /// Starts the domain that is printed for the VM with this port, by emulation, whatever this machine can
+    /// do.
+    fn start_printed(&self, attachment: &str, port: &str) {
+        let text = format!("attachment = \"{attachment}\"{CONFIG}{port}");
+        let cloud = Cloud::new(&text.replace("FOLDER", &self.folder.path().display().to_string()));
+        let (code, domain) = cloud.devices("alice/web", &["--libvirt", "--memory", "64MiB"]);
+        assert_eq!(code, 0, "{domain}");
+        let file = self.folder.path().join("web.xml");
+        std::fs::write(&file, domain.replace("<domain type='kvm'", "<domain type='qemu'")).unwrap();
+        self.virsh(&["create", &file.display().to_string()]);
+        assert_eq!(self.virsh(&["domstate", "alice-web"]).trim(), "running");
+        let devices = self.virsh(&["qemu-monitor-command", "--hmp", "alice-web", "info pci"]);
+        assert_eq!(devices.matches("1af4:1110").count(), 2, "a device for each page: {devices}");
+    }
+}
+
+/// Returns a network namespace of a host, where tests with them can run.
+fn host() -> Option<NetNs> {
+    p4shield_testbed::usable().map_err(|why| p4shield_need::skip("machine", why)).ok()?;
+    Some(NetNs::create("libvirt").unwrap())
+}
+
 #[test]
 fn libvirt_starts_the_printed_domain() {
-    let host = match p4shield_testbed::usable() {
-        Ok(()) => NetNs::create("libvirt").unwrap(),
-        Err(why) => return p4shield_need::skip("machine", why),
-    };
+    let Some(host) = host() else { return };
     let Some(libvirt) = Libvirt::start(&host) else { return };
     host.ip("tuntap add tap-web mode tap").unwrap();
     host.ip("link set tap-web up").unwrap();
-    let at = |name: &str| -> PathBuf { libvirt.folder.path().join(name) };
-    let cloud = Cloud::new(&CONFIG.replace("FOLDER", &libvirt.folder.path().display().to_string()));
-    let (code, domain) = cloud.devices("alice/web", &["--libvirt", "--memory", "64MiB"]);
-    assert_eq!(code, 0, "{domain}");
-    // By emulation, whatever this machine can do.
-    std::fs::write(at("web.xml"), domain.replace("<domain type='kvm'", "<domain type='qemu'")).unwrap();
-    libvirt.virsh(&["create", &at("web.xml").display().to_string()]);
-    assert_eq!(libvirt.virsh(&["domstate", "alice-web"]).trim(), "running");
-    let devices = libvirt.virsh(&["qemu-monitor-command", "--hmp", "alice-web", "info pci"]);
-    assert_eq!(devices.matches("1af4:1110").count(), 2, "a device for each page: {devices}");
+    libvirt.start_printed("wire", WIRE);
     assert!(host.ip("link show tap-web").unwrap().contains("LOWER_UP"), "QEMU has opened the tap");
+}
+
+#[test]
+fn libvirt_starts_the_printed_domain_at_open_vswitch() {
+    let Some(host) = host() else { return };
+    if let Err(why) = OpenVswitch::usable() {
+        return p4shield_need::skip("openvswitch", why);
+    }
+    let Some(libvirt) = Libvirt::start(&host) else { return };
+    let setup = OpenVswitch::over_dpdk().megabytes(1024).other_config("per-port-memory", "true");
+    let ovs = setup.start(&host).unwrap();
+    ovs.add_vhost_client("web", &libvirt.folder.path().join("web.sock")).unwrap();
+    libvirt.start_printed("dpdk", PORT);
+    let status = || ovs.vsctl(&["get", "Interface", "web", "status"]).unwrap();
+    wait_until("the connection", 30, || status().contains("status=connected")).unwrap();
+    libvirt.virsh(&["destroy", "alice-web"]);
+    wait_until("the end of the connection", 30, || status().contains("status=disconnected")).unwrap();
 }

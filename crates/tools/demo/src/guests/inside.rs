@@ -24,7 +24,8 @@ pub(super) const GO_ON: &str = "go-on";
 pub(super) const PLAN: Plan = Plan {
     established: 4,
     hoarders: 4,
-    groups: 1,
+    // For the script's second phase, and for the replay.
+    groups: 2,
     // Longer than TCP's pauses before retransmissions, which a restart of the P4 VM may cause.
     patience: Duration::from_secs(120),
     attempt: Duration::from_millis(900),

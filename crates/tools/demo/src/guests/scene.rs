@@ -159,6 +159,11 @@ impl Scene {
         self.vm()["info"]["status"] == "known"
     }
 
+    /// Returns how many replayed publications the P4 VM refused so far.
+    pub(super) fn replayed(&self) -> u64 {
+        self.vm()["info"]["replayed"].as_u64().unwrap_or(0)
+    }
+
     /// Returns the user VM's part of the daemon's status.
     fn vm(&self) -> Value {
         self.product.status()["tenants"][0]["vms"][0].clone()

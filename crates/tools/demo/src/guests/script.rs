@@ -1,8 +1,9 @@
 //! The script with guests: phases, observations and claims.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use p4shield_testbed::process::last_lines;
 use serde_json::Value;
 
@@ -10,6 +11,7 @@ use super::Parts;
 use super::attack::{kill_p4vm, packets_out};
 use super::inside::PLAN;
 use super::scene::{PORT, Scene, Sides};
+use crate::attack::replay;
 use crate::audit_output::{bypassed, words_of};
 use crate::claim::Claims;
 use crate::options::{DemoResult, Options};
@@ -61,6 +63,7 @@ fn play(options: &Options, parts: &Parts) -> anyhow::Result<(Timeline, Claims)> 
     stage.above()?;
     stage.below_again()?;
     stage.bypass()?;
+    stage.replay()?;
     stage.kill()?;
     stage.scene.check_parts()?;
     Ok((stage.timeline, stage.claims))
@@ -172,8 +175,7 @@ impl<'a> Stage<'a> {
 
     fn above(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- the client fills the user VM's TCP memory");
-        self.scene.client.fill()?;
-        self.until("filling of TCP memory", |scene| scene.user_vm.used() > THRESHOLD + MARGIN)?;
+        self.fill()?;
         self.settle()?;
         let dropped = self.scene.dropped_by_program();
         let seen = self.watch("above", 15)?;
@@ -194,9 +196,7 @@ impl<'a> Stage<'a> {
 
     fn below_again(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- memory is freed");
-        self.scene.client.empty()?;
-        self.scene.user_vm.release()?;
-        self.until("freeing of TCP memory", |scene| scene.user_vm.used() < THRESHOLD - MARGIN)?;
+        self.empty()?;
         self.settle()?;
         let seen = self.watch("freed", 12)?;
         self.claim(
@@ -247,6 +247,71 @@ impl<'a> Stage<'a> {
         self.scene.judge_at(self.options, Sides::Both)?;
         self.scene.client.rest(false)?;
         self.settle()
+    }
+
+    fn replay(&mut self) -> anyhow::Result<()> {
+        (self.options.say)(
+            "-- attack: memory fills while the cloud replays information from when it was low",
+        );
+        let _ = self.scene.user_vm.audit.take_findings();
+        let page = self.scene.product.at("vm.info");
+        let earlier = std::fs::read(&page).context("cannot read the info page")?;
+        let before = self.scene.replayed();
+        let is_over = AtomicBool::new(false);
+        let (seen, replay) = std::thread::scope(|scope| {
+            let attack = scope.spawn(|| replay(&page, &earlier, &is_over));
+            let seen = self.deny_unknown();
+            is_over.store(true, Ordering::Relaxed);
+            (seen, attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
+        });
+        replay.context("cannot write the info page")?;
+        let (seen, dropped) = seen?;
+        let replayed = self.scene.replayed() - before;
+        self.claim(
+            "the P4 VM detects replayed information",
+            replayed > 0,
+            format!("the P4 VM refused {replayed} replayed publications"),
+        );
+        self.claim(
+            "the program denies new connections instead of trusting replayed information",
+            seen.denied > 0 && seen.accepted == 0 && dropped > 0,
+            format!("{}; the program dropped {dropped} packets", seen.connections()),
+        );
+        self.empty()?;
+        self.until("the agent's information in the P4 VM", |scene| scene.is_known())?;
+        let refused = |findings: &[Value]| findings.iter().any(|f| f["finding"] == "info_refused");
+        let mut left = 30;
+        while !refused(self.scene.user_vm.audit.findings()) && left > 0 {
+            self.watch("replay", 1)?;
+            left -= 1;
+        }
+        let findings = self.scene.user_vm.audit.take_findings();
+        self.claim("the auditor reports the replay", refused(&findings), words_of(&findings));
+        self.settle()
+    }
+
+    /// Fills memory while the P4 VM gets no new information. Returns the client's observations from when that
+    /// from before has expired, and the packets that the program dropped.
+    fn deny_unknown(&mut self) -> anyhow::Result<(Totals, u64)> {
+        self.fill()?;
+        self.until("the end of the information from before", |scene| !scene.is_known())?;
+        self.settle()?;
+        let dropped = self.scene.dropped_by_program();
+        let seen = self.watch("replay", 9)?;
+        Ok((seen, self.scene.dropped_by_program() - dropped))
+    }
+
+    /// Fills memory until it is well above the threshold: used memory fluctuates.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        self.scene.client.fill()?;
+        self.until("filling of TCP memory", |scene| scene.user_vm.used() > THRESHOLD + MARGIN)
+    }
+
+    /// Frees memory until it is well below the threshold.
+    fn empty(&mut self) -> anyhow::Result<()> {
+        self.scene.client.empty()?;
+        self.scene.user_vm.release()?;
+        self.until("freeing of TCP memory", |scene| scene.user_vm.used() < THRESHOLD - MARGIN)
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {

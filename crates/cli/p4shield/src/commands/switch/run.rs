@@ -57,6 +57,8 @@ use crate::commands::p4vm::measure;
 ///   vhost-user:SOCKET,server   the DPDK switch connects: net_vhost0,iface=SOCKET,client=1, or a port of
 ///                              type dpdkvhostuserclient; the machine starts once it has connected
 ///
+/// Behind either there may be ,mtu=BYTES for packets of up to 3818 bytes instead of 1500, and ,queues=NUMBER
+/// for as many queue pairs, one for each of --threads at most; the DPDK switch has to poll all of them.
 /// Commands show such a port as vhostNUMBER. It is down while the DPDK switch is gone, and up again once that
 /// is back.
 ///
@@ -67,7 +69,8 @@ pub(super) struct Run {
     #[command(flatten)]
     source: Source,
     /// A port: its number in the program, and the network interface, dpdk:DEVICE, pcap:IN,OUT,
-    /// vhost-user:SOCKET or vhost-user:SOCKET,server; once for each port
+    /// vhost-user:SOCKET or vhost-user:SOCKET,server, each with ,mtu=BYTES and ,queues=NUMBER behind it if
+    /// need be; once for each port
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true, value_parser = port)]
     ports: Vec<Port>,
     /// The controller's port: packets that leave by it are for `p4shield switch packet receive`, and those of

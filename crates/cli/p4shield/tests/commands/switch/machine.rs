@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Returns the taps of the host's interfaces.
-    fn taps(&self) -> String {
+    pub(super) fn taps(&self) -> String {
         self.host.ip("-br link show type macvtap").unwrap()
     }
 }
@@ -87,6 +87,13 @@ fn a_switch_in_a_machine_forwards_and_answers() {
     assert_eq!(scene.status()["ports"][0]["interface"], "p0", "ports have the names of the host");
     let sent = "p4shield_p4switch_sent_packets_total{port=\"2\",interface=\"p1\"}";
     assert!(super::metrics::value(&scene.metrics(), sent) > 0);
+
+    scene.host.ip("link add p2 type veth peer name p3").unwrap();
+    scene.refuses(&["port", "add", "3=p2"], "stop it, and give it --port 3=p2");
+    scene.asks(&["port", "delete", "2"]);
+    assert!(!scene.pings(), "there is no port");
+    scene.asks(&["port", "add", "2=p1"]);
+    wait_until("a ping through the port that is there again", 60, || scene.pings()).unwrap();
 
     let router = example("programs/router.p4");
     assert_eq!(scene.asks(&["load", &router]), "keeps its state: RouterIngress.routes\n");

@@ -14,8 +14,8 @@ pub(crate) fn check(needed: u64) -> Result<(), String> {
     }
     let missing = (needed - free).div_ceil(2 << 20);
     Err(format!(
-        "it needs {} MiB of huge pages, and {} MiB are free on this host: raise vm.nr_hugepages by {missing}, \
-         or write a smaller huge_pages",
+        "it needs {} MiB of huge pages, and {} MiB are free on this host: raise vm.nr_hugepages by \
+         {missing}, or write a smaller huge_pages",
         needed >> 20,
         free >> 20
     ))

@@ -1,5 +1,6 @@
-//! DPDK in the switch: its start inside the sandbox, without devices and shared files, and its ports, which are network interfaces. Its driver opens them by packet sockets with shared rings, since a
-//! compartment loads no BPF program for AF_XDP.
+//! DPDK in the switch: its start inside the sandbox, without devices and shared files, and its ports, which
+//! are network interfaces. Its driver opens them by packet sockets with shared rings, since a compartment
+//! loads no BPF program for AF_XDP.
 
 use super::tools::{TIMEOUT, run, tool};
 use std::path::Path;

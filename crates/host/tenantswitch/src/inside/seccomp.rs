@@ -81,8 +81,8 @@ const NETLINK: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_GENERIC];
 /// They lead to the same calls past the list.
 const X32: u32 = 0x4000_0000;
 
-/// The flags of huge pages, by call and argument (`include/uapi/linux/mman.h`, `memfd.h`, `shm.h`). The host has
-/// one pool of them, which any process may empty.
+/// The flags of huge pages, by call and argument (`include/uapi/linux/mman.h`, `memfd.h`, `shm.h`). The host
+/// has one pool of them, which any process may empty.
 const HUGE_PAGES: [(i64, u8, u64); 3] = [
     (libc::SYS_mmap, 3, libc::MAP_HUGETLB as u64),
     (libc::SYS_memfd_create, 1, libc::MFD_HUGETLB as u64),

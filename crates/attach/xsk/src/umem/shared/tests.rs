@@ -3,7 +3,6 @@ use super::*;
 
 use p4shield_testbed::HugePages;
 use rustix::mm::{MprotectFlags, mprotect};
-use std::fs;
 
 const LEN: usize = 64 << 10;
 

@@ -1,5 +1,6 @@
 //! P4 switches as the tenants' switches.
 
+use super::daemon::{Daemon, wait_for_pings};
 use super::levels::{AWAY, Stream};
 use super::scene::{Scene, pings};
 use super::{VMS, two_tenants};
@@ -96,6 +97,28 @@ fn a_dead_p4_switch_costs_its_own_tenant_only() {
     let status = status.args(["switch", "status", "--json", "--socket", socket]).output().unwrap();
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["placement"], "pipeline");
+}
+
+#[test]
+fn the_daemon_starts_dead_p4_switches() {
+    let Some(scene) = Scene::create(&VMS) else { return };
+    configure(&scene, "2", &["alice", "bob"]);
+    let daemon = Daemon::start(&scene);
+    wait_for_pings(&scene);
+    let stream = Stream::start(&scene.vms[0].ns, "10.0.0.1");
+    let killed: Vec<_> = scene.processes(2).into_iter().map(|(pid, _)| pid).collect();
+    assert!(!killed.is_empty());
+    for pid in &killed {
+        let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL);
+    }
+    wait_until("another switch", 60, || {
+        let now = scene.processes(2);
+        !now.is_empty() && now.iter().all(|(pid, _)| !killed.contains(pid))
+    })
+    .unwrap();
+    wait_for_pings(&scene);
+    wait_until("no problem", 20, || daemon.problems().is_empty()).unwrap();
+    assert_eq!(stream.longest_gap(), 0, "alice lost packets");
 }
 
 #[test]

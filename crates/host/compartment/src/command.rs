@@ -33,6 +33,9 @@ pub struct P4VmCommand {
     pub machine: Option<Machine>,
     /// What keeps its virtual machine's memory from the host.
     pub tee: Tee,
+    /// True if its virtual machine maps shared memory with write combining: for measurements, since such a
+    /// mapping keeps no order of stores.
+    pub write_combining: bool,
 }
 
 impl P4VmCommand {
@@ -63,6 +66,9 @@ impl P4VmCommand {
         command.arg("--image").arg(&machine.image).arg("--qemu").arg(&machine.qemu);
         command.args(["--processors", &machine.processors.to_string()]);
         command.args(["--accelerator", accelerator(machine)]);
+        if self.write_combining {
+            command.arg("--write-combining");
+        }
         self.add_tee(&mut command, machine);
         command
     }

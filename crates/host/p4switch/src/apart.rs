@@ -149,6 +149,7 @@ fn launch(config: &FunctionsConfig) -> Result<Box<dyn Compartment>, String> {
         delay: Duration::ZERO,
         machine: config.machine.as_ref().map(FunctionsMachine::machine),
         tee: Tee::None,
+        write_combining: false,
     };
     let hello = Hello {
         version: PROTOCOL_VERSION,

@@ -19,6 +19,8 @@ pub(crate) struct Carrier {
     qemu: Qmp,
     rings: Rings,
     regions: Regions,
+    /// True if the guest maps them with write combining.
+    write_combining: bool,
     /// By user VM: the regions of its pages.
     pages: BTreeMap<u16, Vec<Region>>,
     /// By the host's number: the regions of channels, which have the numbers of their doorbells.
@@ -59,9 +61,9 @@ struct Translation {
 }
 
 impl Carrier {
-    pub(crate) fn new(guest: Guest, qemu: Qmp, rings: Rings) -> Self {
+    pub(crate) fn new(guest: Guest, qemu: Qmp, rings: Rings, write_combining: bool) -> Self {
         let (pages, channels) = (BTreeMap::new(), BTreeMap::new());
-        Self { guest, qemu, rings, regions: Regions::default(), pages, channels }
+        Self { guest, qemu, rings, regions: Regions::default(), write_combining, pages, channels }
     }
 
     /// Carries a request and returns the reply's bytes.
@@ -132,9 +134,9 @@ impl Carrier {
         let region = self.regions.plug(&mut self.qemu, file.as_fd(), len)?;
         let (bridge, slot) = (region.bridge(), region.slot());
         plugged.push(region);
-        // QEMU's memory behind a register is ordinary memory. Uncached mappings keep the order of stores; see
-        // decision 038.
-        Ok(Attachment::Region { bridge, slot, len, write_combining: false })
+        // QEMU's memory behind a register is ordinary memory. Uncached mappings, which the daemon's P4 VMs
+        // have, keep the order of stores; see decision 038.
+        Ok(Attachment::Region { bridge, slot, len, write_combining: self.write_combining })
     }
 
     /// Gives a doorbell the number of the region that it belongs to, which its request names before it.

@@ -64,6 +64,8 @@ pub struct Options {
     pub uid: u32,
     /// The virtual machine.
     pub machine: Machine,
+    /// True if the guest maps regions with write combining.
+    pub write_combining: bool,
 }
 
 /// Runs a P4 VM in a virtual machine until a daemon sends `Stop`, or the daemon closes the connection and
@@ -84,7 +86,7 @@ pub fn run(control: OwnedFd, options: &Options) -> Result<(), VmmError> {
         let (envelope, resources) = receive_request(&mut socket)?;
         let qemu = Qmp::connect(launched.qmp)?;
         let rings = Rings::start(launched.rings.into()).map_err(VmmError::Thread)?;
-        let carrier = Carrier::new(Guest::boot(launched.messages)?, qemu, rings);
+        let carrier = Carrier::new(Guest::boot(launched.messages)?, qemu, rings, options.write_combining);
         let mut session = Session::new(socket, carrier);
         if session.hello(&envelope, resources)? {
             session.serve()?;

@@ -19,6 +19,7 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Shown {
     compartment: String,
+    mapping: String,
     ready_ms: f64,
     restart_ms: f64,
     round_trip_us: f64,
@@ -38,6 +39,7 @@ impl Args {
 fn print(rows: &[Row]) -> anyhow::Result<()> {
     let shown = rows.iter().map(|row| Shown {
         compartment: row.compartment.clone(),
+        mapping: row.mapping.clone().unwrap_or_else(|| "-".to_owned()),
         ready_ms: row.ready_ms.median,
         restart_ms: row.restart_ms.median,
         round_trip_us: row.round_trip_us.p50,

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Poll without sleeping
     #[arg(long)]
     busy: bool,
+    /// Map shared memory with write combining, to measure what the mapping costs
+    #[arg(long)]
+    write_combining: bool,
     /// Nanoseconds to add to each packet, to measure the cost of slow programs
     #[arg(long, default_value_t = 0)]
     delay_ns: u64,
@@ -86,7 +89,7 @@ impl Args {
         let (kernel, initramfs) = (image.kernel, image.initramfs);
         let machine = Machine { qemu: self.qemu, options, kernel, initramfs, arguments };
         let control = std::io::stdin().as_fd().try_clone_to_owned()?;
-        run(control, &Options { uid: self.uid, machine })?;
+        run(control, &Options { uid: self.uid, machine, write_combining: self.write_combining })?;
         Ok(Exit::Done)
     }
 }

@@ -77,6 +77,7 @@ impl Starter {
             delay: tenant.delay,
             machine: (tenant.compartment == Compartment::Vm).then(|| config.machine.clone()),
             tee: tenant.tee,
+            write_combining: false,
         }
     }
 

@@ -165,6 +165,7 @@ impl Life {
             delay: Duration::ZERO,
             machine: None,
             tee: tenant.tee,
+            write_combining: false,
         };
         let supervisor = Supervisor::start(SupervisorConfig {
             index: 0,

@@ -65,7 +65,7 @@ pub(crate) fn vmm(arguments: &[String]) -> Result<(), String> {
     let qemu = value("--qemu").into();
     let machine = Machine { qemu, options, kernel: nothing(), initramfs: nothing(), arguments: Vec::new() };
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let options = Options { uid: value("--uid").parse().unwrap(), machine };
+    let options = Options { uid: value("--uid").parse().unwrap(), machine, write_combining: false };
     p4shield_vmm::run(control, &options).map_err(|e| e.to_string())
 }
 

@@ -30,6 +30,34 @@ pub(super) fn program() -> anyhow::Result<Vec<u8>> {
     Ok(compiled.map_err(|e| anyhow!(e.render(false)))?.object)
 }
 
+/// How the guest's kernel maps the memory that a virtual machine shares (`resource2` or `resource2_wc` of the
+/// device in sysfs; `Documentation/PCI/sysfs-pci.rst`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mapping {
+    /// Without caches, as the daemon's P4 VMs.
+    Uncached,
+    /// Stores are collected, and may change places.
+    WriteCombining,
+}
+
+impl Mapping {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Uncached => "uncached",
+            Self::WriteCombining => "write combining",
+        }
+    }
+}
+
+/// A P4 VM's place in the report.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) machine: Option<Machine>,
+    /// How a virtual machine maps the channel.
+    pub(super) mapping: Option<Mapping>,
+}
+
 /// A P4 VM that runs.
 pub(super) struct P4Vm {
     compartment: Box<dyn Compartment>,
@@ -40,7 +68,7 @@ pub(super) struct P4Vm {
 
 impl P4Vm {
     /// Starts one, in a virtual machine or in a process.
-    pub(super) fn start(machine: Option<Machine>) -> anyhow::Result<Self> {
+    pub(super) fn start(case: &Case) -> anyhow::Result<Self> {
         let command = P4VmCommand {
             binary: product()?,
             uid: first_of(FIRST_UID, USERS),
@@ -49,8 +77,9 @@ impl P4Vm {
             cpu: None,
             busy: false,
             delay: Duration::ZERO,
-            machine,
+            machine: case.machine.clone(),
             tee: Tee::None,
+            write_combining: case.mapping == Some(Mapping::WriteCombining),
         };
         let hello = Hello {
             version: PROTOCOL_VERSION,

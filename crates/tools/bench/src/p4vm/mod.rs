@@ -15,7 +15,7 @@ use p4shield_qemu::Accelerator;
 use serde::Serialize;
 
 use crate::stats::{Percentiles, Spread};
-use life::P4Vm;
+use life::{Case, Mapping, P4Vm};
 
 /// QEMU's program.
 const QEMU: &str = "qemu-system-x86_64";
@@ -43,6 +43,9 @@ pub struct Options {
 pub struct Row {
     /// Its isolation: `process`, or `vm` and the accelerator.
     pub compartment: String,
+    /// The cache attribute that the guest requests for the channel's memory: decision 038 says what hosts
+    /// make of it. `None`: it is the host's own memory.
+    pub mapping: Option<String>,
     /// Milliseconds from its start to its first answer to the host.
     pub ready_ms: Spread,
     /// Milliseconds from the kill of the P4 VM before to the first verdict of this one, with verification and
@@ -56,13 +59,6 @@ pub struct Row {
     pub idle_percent: Spread,
 }
 
-/// A P4 VM's place in the report.
-#[derive(Clone, Debug)]
-struct Case {
-    name: String,
-    machine: Option<Machine>,
-}
-
 /// Measures each compartment; calls `progress` before each start. `image` is that of virtual machines;
 /// without it, a process alone is measured.
 ///
@@ -74,18 +70,19 @@ pub fn run(
     mut progress: impl FnMut(String),
 ) -> anyhow::Result<Vec<Row>> {
     let program = life::program()?;
-    let process = Case { name: Compartment::Process.name().to_owned(), machine: None };
-    let cases = std::iter::once(process).chain(image.map(in_a_machine));
+    let process = Case { name: Compartment::Process.name().to_owned(), machine: None, mapping: None };
+    let cases = std::iter::once(process).chain(image.into_iter().flat_map(in_machines));
     cases.map(|case| measure(options, &case, &program, &mut progress)).collect()
 }
 
 /// Steps that [`run`] reports.
 #[must_use]
 pub const fn steps(options: &Options, with_machine: bool) -> usize {
-    options.starts as usize * if with_machine { 2 } else { 1 }
+    options.starts as usize * if with_machine { 3 } else { 1 }
 }
 
-fn in_a_machine(image: PathBuf) -> Case {
+/// Returns virtual machines with each mapping.
+fn in_machines(image: PathBuf) -> [Case; 2] {
     let accelerator = Accelerator::probe(QEMU.as_ref()).name();
     let machine = Machine {
         image,
@@ -96,7 +93,12 @@ fn in_a_machine(image: PathBuf) -> Case {
         processor: None,
         quote_service: None,
     };
-    Case { name: format!("{}, {accelerator}", Compartment::Vm.name()), machine: Some(machine) }
+    let name = format!("{}, {accelerator}", Compartment::Vm.name());
+    [Mapping::Uncached, Mapping::WriteCombining].map(|mapping| Case {
+        name: name.clone(),
+        machine: Some(machine.clone()),
+        mapping: Some(mapping),
+    })
 }
 
 fn measure(
@@ -109,10 +111,11 @@ fn measure(
     let (mut trips, mut wake_ups) = (Vec::new(), Vec::new());
     let mut before: Option<P4Vm> = None;
     for start in 1..=options.starts {
-        progress(format!("{}: start {start}", case.name));
+        let mapping = case.mapping.map_or("", Mapping::name);
+        progress(format!("{} {mapping}: start {start}", case.name));
         let (restarts_one, begun) = (before.is_some(), Instant::now());
         before.take().into_iter().for_each(P4Vm::kill);
-        let mut p4vm = P4Vm::start(case.machine.clone()).with_context(|| case.name.clone())?;
+        let mut p4vm = P4Vm::start(case).with_context(|| case.name.clone())?;
         ready.push(millis(p4vm.ready));
         p4vm.load(program)?;
         p4vm.trip()?;
@@ -133,6 +136,7 @@ fn measure(
     before.into_iter().for_each(P4Vm::kill);
     Ok(Row {
         compartment: case.name.clone(),
+        mapping: case.mapping.map(|mapping| mapping.name().to_owned()),
         ready_ms: Spread::of(ready),
         restart_ms: Spread::of(restarts),
         round_trip_us: Percentiles::of(&mut trips),
@@ -152,6 +156,8 @@ fn micros(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use p4shield_testbed::Guest;
+    use p4shield_testbed::guest::p4vm_image;
 
     #[test]
     fn a_process_gives_all_figures() {
@@ -162,5 +168,17 @@ mod tests {
         assert!(row.ready_ms.median > 0.0 && row.restart_ms.median > row.ready_ms.rounds[0], "{row:?}");
         assert!(row.round_trip_us.p50 > 0.0 && row.wake_up_us.p50 > 0.0, "{row:?}");
         assert_eq!((row.ready_ms.rounds.len(), row.restart_ms.rounds.len()), (2, 1));
+    }
+
+    #[test]
+    fn machines_are_measured_with_each_cache_attribute() {
+        if let Err(why) = Guest::usable() {
+            return p4shield_need::skip("qemu", why);
+        }
+        let options = Options { starts: 2, round_trips: 20, wake_ups: 2 };
+        let rows = run(&options, Some(p4vm_image().unwrap()), |_| ()).unwrap();
+        let mappings: Vec<_> = rows.iter().map(|row| row.mapping.as_deref()).collect();
+        assert_eq!(mappings, [None, Some("uncached"), Some("write combining")]);
+        assert!(rows.iter().all(|row| row.round_trip_us.p50 > 0.0), "{rows:?}");
     }
 }

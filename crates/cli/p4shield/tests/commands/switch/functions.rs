@@ -108,7 +108,9 @@ fn functions_in_a_compartment_decide_about_packets() {
     if lacks_clang() {
         return;
     }
-    for options in [&["--placement", "extern"][..], &[], &["--placement", "extern", "--threads", "2"]] {
+    // A compartment that gets no core for a while answers all the same.
+    let apart = ["--placement", "extern", "--deadline", "5000", "--threads", "2"];
+    for options in [&apart[..4], &[], &apart[..]] {
         let _switch = scene.start_guard(6, options);
         // Request and reply pass the function.
         let answered = (0..5).filter(|_| scene.pings()).count();
@@ -235,7 +237,8 @@ fn another_program_comes_with_its_functions() {
             let ended = || before.is_none_or(|pid| test_kill_process(pid).is_err());
             wait_until("the end of the compartment before", 10, ended).unwrap();
         }
-        assert!(scene.pings(), "{round}");
+        // Beside a flood, and on a busy machine, one may come too late.
+        wait_until("a ping", 20, || scene.pings()).unwrap_or_else(|e| panic!("{round}: {e}"));
         scene.compartment()
     });
     assert!(

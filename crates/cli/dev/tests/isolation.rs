@@ -81,6 +81,20 @@ fn a_killed_switch_is_started_and_killed_again() {
 }
 
 #[test]
+fn p4_switches_meet_all_adversaries_but_bombs() {
+    let attacks = "ordinary,tenant,kill,memory";
+    let words = ["--seconds", "3", "--p4", "without", "--levels", "2-p4", "--attacks", attacks];
+    let Some(report) = report(&words) else { return };
+    let kinds: Vec<_> = report["rows"].as_array().unwrap().iter().map(|r| r["attack"].as_str()).collect();
+    assert_eq!(kinds, ["idle", "ordinary", "tenant", "kill"].map(Some), "{report:#}");
+    for row in ["ordinary", "tenant"].iter().flat_map(|attack| rows(&report, attack)) {
+        assert!(row["acts"].as_u64() > Some(0) && row["masks"].is_null(), "{report:#}");
+    }
+    // The daemon starts it anew.
+    assert!(number(rows(&report, "kill")[0], " times") >= 2, "{report:#}");
+}
+
+#[test]
 fn bombs_go_off_in_the_adversarys_compartment() {
     let words = ["--seconds", "3", "--p4", "without", "--attacks", "memory,forks,sessions"];
     let Some(report) = report(&words) else { return };

@@ -89,6 +89,26 @@ fn each_level_is_measured_with_and_without_programs() {
 }
 
 #[test]
+fn a_quick_run_has_one_set_of_switches_for_all_scenarios() {
+    if let Err(why) = usable() {
+        return p4shield_need::skip("machine", why);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
+    command.args(["bench", "topology", "--quick", "--scenarios", "p2p,p2v,v2v", "--levels", "2", "--json"]);
+    command.args(["--tenants", "1", "--p4", "without", "--rates", "500,1000", "--latency-rate", "500"]);
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let cells = report["cells"].as_array().unwrap();
+    let scenarios: Vec<_> = cells.iter().map(|c| c["scenario"].as_str().unwrap()).collect();
+    assert_eq!(scenarios, ["p2p", "p2v", "v2v"], "{report:#}");
+    for cell in cells {
+        assert_eq!((&cell["rounds"], &cell["switches"]), (&2.into(), &1.into()), "{cell:#}");
+        assert!(cell["pps"]["median"].as_f64() > Some(0.0), "{cell:#}");
+    }
+}
+
+#[test]
 fn p2p_with_programs_is_refused() {
     if usable().is_err() {
         return p4shield_need::skip("machine", usable().unwrap_err());

@@ -60,13 +60,13 @@ pub(super) fn both<'w>(one: Deed<'w>, other: Deed<'w>) -> Deed<'w> {
     })
 }
 
-/// Kills the compartment of this user as soon as its switch runs, each time.
-pub(super) fn kill<'w>(user: u32) -> Deed<'w> {
+/// Kills the compartment of this user as soon as its switch runs, each time. A P4 switch is its only process.
+pub(super) fn kill<'w>(user: u32, is_p4_switch: bool) -> Deed<'w> {
     Box::new(move |meter| {
         cores::pin(cores::two()[0]);
         while !meter.is_over() {
             let found = processes::of(user)?;
-            let runs = found.iter().any(|p| p.program.starts_with(SWITCH));
+            let runs = is_p4_switch || found.iter().any(|p| p.program.starts_with(SWITCH));
             let first = found.iter().find(|p| p.is_first).filter(|_| runs);
             // The kernel ends the others of its namespace with it.
             meter.add(first.is_some_and(|p| processes::signal(p.pid, user, Signal::KILL)).into());

@@ -81,9 +81,14 @@ impl Attack {
         matches!(self, Self::Burn | Self::Stop | Self::Ring | Self::Scribble)
     }
 
+    /// Reports whether the adversary runs it beside its switch.
+    const fn is_bomb(self) -> bool {
+        matches!(self, Self::Memory | Self::Forks | Self::Sessions)
+    }
+
     /// Reports whether its switch answers questions meanwhile.
     const fn leaves_switch(self) -> bool {
-        !matches!(self, Self::Kill | Self::Memory | Self::Forks | Self::Sessions)
+        !matches!(self, Self::Kill) && !self.is_bomb()
     }
 }
 
@@ -138,10 +143,12 @@ impl Options {
         }
     }
 
-    /// Returns what is measured at a level, in this order.
-    fn cells(&self) -> Vec<(P4, Attack)> {
+    /// Returns what is measured at a level, in this order. `p4shield exec` runs no command beside a P4
+    /// switch.
+    fn cells(&self, level: Level) -> Vec<(P4, Attack)> {
         let is_wanted = |a: &Attack| *a == Attack::Idle || self.attacks.contains(a);
-        let attacks = Attack::ALL.into_iter().filter(is_wanted);
+        let can_be = |a: &Attack| !(a.is_bomb() && level.has_p4_switches());
+        let attacks = Attack::ALL.into_iter().filter(is_wanted).filter(can_be);
         let cells = self.p4.iter().flat_map(|p4| attacks.clone().map(|attack| (*p4, attack)));
         cells.filter(|(p4, attack)| *p4 == P4::With || !attack.needs_p4()).collect()
     }
@@ -159,7 +166,8 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    usize::from(options.rounds()) * options.levels.len() * options.cells().len()
+    let cells: usize = options.levels.iter().map(|level| options.cells(*level).len()).sum();
+    usize::from(options.rounds()) * cells
 }
 
 /// Measures; calls `progress` before each step.
@@ -171,7 +179,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let mut results = results::open(options)?;
     for round in 1..=options.rounds() {
         for level in in_turn(&options.levels, round) {
-            for (p4, attack) in options.cells() {
+            for (p4, attack) in options.cells(level) {
                 let [at, programs, deed] = [name(level), name(p4), name(attack)];
                 progress(format!("round {round}, level {at}, {programs} P4, adversary: {deed}"));
                 let place = Place { round, level, p4, attack };
@@ -200,11 +208,13 @@ fn measure(place: Place, options: &Options) -> anyhow::Result<Sample> {
     let world = World::start(level, p4 == P4::With, attack)?;
     let deed = world.deed(attack, options.attack_rate)?;
     let extent = Extent { rate: options.rate(p4), time: options.time() };
-    let clear = || if attack.leaves_switch() { world.clear_lookups() } else { Ok(()) };
+    // A P4 switch remembers no decisions.
+    let has_masks = attack.leaves_switch() && !level.has_p4_switches();
+    let clear = || if has_masks { world.clear_lookups() } else { Ok(()) };
     let mut seen = traffic::measure(&world.victim()?, deed, extent, clear)?;
     if attack.needs_p4() {
         seen.outcome = [seen.outcome, world.p4_outcome()?].join("; ");
     }
-    let masks = attack.leaves_switch().then(|| world.lookups()).transpose()?;
+    let masks = has_masks.then(|| world.lookups()).transpose()?;
     Ok(Sample { place, masks, seen })
 }

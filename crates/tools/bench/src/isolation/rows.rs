@@ -149,10 +149,12 @@ fn judge(rows: &mut [Row]) {
 
 /// Returns the claims about rows that were measured.
 pub(super) fn bars(rows: &[Row]) -> Vec<Bar> {
-    let at = |level| rows.iter().filter(move |r| r.level == level && r.mode != Attack::Idle);
-    let kept = at(Level::Two).map(|r| r.ratio).min_by(f64::total_cmp);
-    let lost = kept.map(|_| at(Level::Two).map(|r| r.lost_probes).sum::<u64>());
-    let by_tenant = at(Level::Baseline).filter(|r| r.mode == Attack::Tenant && r.p4 == P4::Without);
+    let attacked = || rows.iter().filter(|r| r.mode != Attack::Idle);
+    let apart = || attacked().filter(|r| matches!(r.level, Level::Two | Level::TwoP4));
+    let kept = apart().map(|r| r.ratio).min_by(f64::total_cmp);
+    let lost = kept.map(|_| apart().map(|r| r.lost_probes).sum::<u64>());
+    let is_sweep = |r: &&Row| (r.level, r.mode, r.p4) == (Level::Baseline, Attack::Tenant, P4::Without);
+    let by_tenant = attacked().filter(is_sweep);
     let left = by_tenant.map(|r| r.ratio).max_by(f64::total_cmp);
     let bars = [
         kept.map(|kept| Bar {
@@ -208,7 +210,7 @@ mod tests {
             row(Level::Baseline, Attack::Outside, 0.9, 9),
             row(Level::Two, Attack::Idle, 1.0, 7),
             row(Level::Two, Attack::Tenant, 0.99, 0),
-            row(Level::Two, Attack::Kill, 0.96, 1),
+            row(Level::TwoP4, Attack::Kill, 0.96, 1),
         ];
         let found: Vec<_> = bars(&rows).iter().map(|b| (b.measured, b.met)).collect();
         assert_eq!(found, [(0.96, true), (1.0, false), (0.25, true)]);

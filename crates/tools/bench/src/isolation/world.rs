@@ -1,5 +1,5 @@
-//! Two tenants behind switches of a level, with an access list for the adversary's traffic in its switch. A
-//! daemon keeps the switches running.
+//! Two tenants behind switches of a level, with an access list for the adversary's traffic in its Open
+//! vSwitch. A daemon keeps the switches running.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,13 +33,15 @@ pub(super) struct World {
     daemon: Daemon,
     cloud: Cloud,
     plan: Plan,
+    has_p4_switches: bool,
 }
 
 impl World {
-    /// Makes the switches of a level, and adds the adversary's access list. With `p4`, each VM has a program:
-    /// the adversary's burns its budget if that is the attack.
+    /// Makes the switches of a level, and adds the adversary's access list to Open vSwitch. With `p4`, each
+    /// VM has a program: the adversary's burns its budget if that is the attack.
     pub(super) fn start(level: Level, p4: bool, attack: Attack) -> anyhow::Result<Self> {
         let cloud = Cloud::make(&VMS.map(|vm| vm.map(str::to_owned)))?;
+        let has_p4_switches = level.has_p4_switches();
         let (level, keys) = level.keys();
         cloud.configure_with(level, keys)?;
         let mut programs: Vec<(&Vm, &[&str])> = Vec::new();
@@ -53,12 +55,14 @@ impl World {
         }
         let daemon = Daemon::start(&cloud, &programs)?;
         let plan = cloud.plan()?;
-        let world = Self { daemon, cloud, plan };
+        let world = Self { daemon, cloud, plan, has_p4_switches };
         for vm in &world.cloud.vms {
             world.cloud.await_ping(&vm.ns, OUTSIDE)?;
         }
         world.cloud.await_ping(&world.cloud.vms[0].ns, &world.cloud.vms[1].address)?;
-        world.filter()?;
+        if !has_p4_switches {
+            world.filter()?;
+        }
         Ok(world)
     }
 
@@ -115,7 +119,7 @@ impl World {
             Attack::Stop => deeds::stop(self.p4_vm()?),
             Attack::Ring => deeds::both(deeds::stop(self.p4_vm()?), ordinary()?),
             Attack::Scribble => deeds::both(deeds::scribble(self.p4_vm()?), ordinary()?),
-            Attack::Kill => deeds::kill(self.switch_user()?),
+            Attack::Kill => deeds::kill(self.switch_user()?, self.has_p4_switches),
             Attack::Memory => {
                 let allowed = self.cloud.switch(&self.plan, ADVERSARY)?.planned.memory;
                 deeds::memory(self.bomb(&deeds::memory_script(allowed))?, self.switch_user()?, allowed)

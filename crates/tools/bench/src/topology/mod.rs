@@ -147,11 +147,15 @@ pub struct Options {
     pub rounds: u16,
     /// Milliseconds at each rate
     #[arg(long = "milliseconds", value_name = "MILLISECONDS", value_parser = milliseconds)]
-    #[arg(default_value = "1000")]
+    #[arg(default_value = "500")]
     pub time: Duration,
-    /// Two rounds of 200 milliseconds each, at every second rate
+    /// Two rounds, with `--whole` one, of 200 milliseconds at every second rate; all scenarios have the same
+    /// switches
     #[arg(long, conflicts_with_all = ["rounds", "time"])]
     pub quick: bool,
+    /// All scenarios, Open vSwitch at each level, 1, 2 and 4 tenants, 64 and 1500 bytes
+    #[arg(long, conflicts_with_all = ["scenarios", "levels", "tenants", "bytes"])]
+    pub whole: bool,
     /// Rising packets a second, of all tenants: throughput is the most that comes back at one of them
     #[arg(long, value_delimiter = ',', default_values_t = RATES)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=2_000_000))]
@@ -167,11 +171,44 @@ pub struct Options {
 /// Default rates: each is 1.6 times the one before.
 const RATES: [u32; 6] = [25_000, 40_000, 63_000, 100_000, 160_000, 250_000];
 
+/// The whole matrix.
+const WHOLE: ([Scenario; 3], [Level; 5], [u16; 3], [u16; 2]) = (
+    [Scenario::P2p, Scenario::P2v, Scenario::V2v],
+    [Level::Baseline, Level::One, Level::Two, Level::BaselineDpdk, Level::Three],
+    [1, 2, 4],
+    [64, 1500],
+);
+
 impl Options {
+    /// Returns the options with what [`Self::whole`] means in its place.
+    fn complete(&self) -> Self {
+        let mut all = self.clone();
+        if self.whole {
+            let (scenarios, levels, tenants, bytes) = WHOLE;
+            (all.scenarios, all.levels) = (scenarios.to_vec(), levels.to_vec());
+            (all.tenants, all.bytes) = (tenants.to_vec(), bytes.to_vec());
+        }
+        all
+    }
+
+    /// Returns the scenarios in groups that have the same switches.
+    fn groups(&self) -> Vec<Vec<Scenario>> {
+        if self.quick {
+            return vec![self.scenarios.clone()];
+        }
+        // V2v needs a second VM for each tenant, whose port would cost the other scenarios time.
+        let (of_two, of_one) = self.scenarios.iter().partition(|s| **s == Scenario::V2v);
+        vec![of_one, of_two]
+    }
+
     /// Returns the number of rounds.
     #[must_use]
     pub const fn rounds(&self) -> u16 {
-        if self.quick { 2 } else { self.rounds }
+        match (self.quick, self.whole) {
+            (true, true) => 1,
+            (true, false) => 2,
+            (false, _) => self.rounds,
+        }
     }
 
     fn time(&self) -> Duration {
@@ -232,6 +269,7 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
+    let options = &options.complete();
     let ways: usize = options.p4.iter().map(|p4| options.scenarios(*p4).count()).sum();
     usize::from(options.rounds())
         * [ways, options.levels.len(), options.tenants.len(), options.bytes.len()].iter().product::<usize>()
@@ -243,6 +281,7 @@ pub fn steps(options: &Options) -> usize {
 /// The switches cannot be made, no packet comes back, or the file of the option `resume` cannot be read or
 /// written, or has other measurements.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
+    let options = &options.complete();
     let has_p4 = options.levels.iter().any(|level| level.has_p4_switches());
     ensure!(
         !(has_p4 && options.scenarios.contains(&Scenario::P2p)),
@@ -257,9 +296,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Resul
     let mut results = results::open(options)?;
     for round in 1..=options.rounds() {
         for &tenants in &options.tenants {
-            // v2v needs a second VM for each tenant, whose port would cost the other scenarios time.
-            for of_two in [false, true] {
-                let is_here = |s: &&Scenario| (**s == Scenario::V2v) == of_two;
+            for group in options.groups() {
+                let is_here = |s: &&Scenario| group.contains(*s);
                 for (level, p4) in options.worlds(round) {
                     let place = Place { round, level, p4, tenants };
                     let scenarios: Vec<_> = options.scenarios(p4).filter(is_here).copied().collect();
@@ -329,10 +367,10 @@ fn measure(
     options: &Options,
 ) -> anyhow::Result<Sample> {
     let Place { round, level, p4, tenants } = place;
-    let Trial { full, few, begin, end } = Trial::make(world, scenario, bytes, options)?;
+    let Trial { full, mut few, begin, end } = Trial::make(world, scenario, bytes, options)?;
     let total = |seen: &Seen| seen.tenant_pps.iter().sum::<f64>();
     let best = full.iter().max_by(|a, b| total(a).total_cmp(&total(b))).context("no rate was measured")?;
-    let (over, mut few) = full.last().zip(few.into_iter().next()).context("no rate was measured")?;
+    let over = full.last().context("no rate was measured")?;
     ensure!(!few.micros.is_empty(), "no packet came back: {} at level {}", name(scenario), name(level));
     Ok(Sample {
         round,
@@ -357,8 +395,8 @@ fn measure(
 struct Trial {
     /// At each rate.
     full: Vec<Seen>,
-    /// At the rate of the latency, one.
-    few: Vec<Seen>,
+    /// At the rate of the latency.
+    few: Seen,
     /// At the beginning and at the end of the highest rate.
     begin: Used,
     end: Used,
@@ -374,13 +412,47 @@ impl Trial {
         let mut ways = Ways {
             outside: &mut outside,
             frames: frames.collect(),
-            vms: vms.iter_mut().zip(world.of_vms()?).collect(),
+            vms: vms.iter_mut().zip(world.of_vms(scenario)?).collect(),
         };
         let mut used = Vec::new();
         let look = || world.used().map(|now| used.push(now));
-        let full = traffic::measure(&mut ways, &options.rates(), options.time(), look)?;
-        let few = traffic::measure(&mut ways, &[options.latency_rate], options.time(), || Ok(()))?;
+        let rates = [&[options.latency_rate], &options.rates()[..]].concat();
+        let mut seen = traffic::measure(&mut ways, &rates, options.time(), look)?.into_iter();
+        let few = seen.next().context("no rate was measured")?;
         let [begin, end] = used[..] else { bail!("usage was read otherwise than twice") };
-        Ok(Self { full, few, begin, end })
+        Ok(Self { full: seen.collect(), few, begin, end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &str) -> Options {
+        Words::parse_from(["topology"].into_iter().chain(words.split_whitespace())).options
+    }
+
+    #[test]
+    fn the_whole_matrix_has_every_scenario_and_level() {
+        // Three ways without programs and two with them, five levels, three numbers of tenants, two lengths.
+        let round = (3 + 2) * 5 * 3 * 2;
+        assert_eq!(["--whole --rounds 1", "--whole --quick"].map(|w| steps(&options(w))), [round; 2]);
+        let both = Words::try_parse_from(["topology", "--whole", "--levels", "2"]);
+        assert_eq!(both.map(|_| ()).unwrap_err().kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn v2v_shares_no_switches_but_in_quick_runs() {
+        let all = "--scenarios p2p,v2v,p2v";
+        let [p2p, p2v, v2v] = [Scenario::P2p, Scenario::P2v, Scenario::V2v];
+        assert_eq!(options(all).groups(), [vec![p2p, p2v], vec![v2v]]);
+        assert_eq!(options(&format!("{all} --quick")).groups(), [vec![p2p, v2v, p2v]]);
     }
 }

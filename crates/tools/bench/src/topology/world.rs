@@ -102,11 +102,12 @@ impl World {
         self.tenants().map(headers).collect()
     }
 
-    /// Returns the headers of what each VM sends on, in the order of the VMs. Where a tenant has two, the
-    /// first one sends to the second one.
-    pub(super) fn of_vms(&self) -> anyhow::Result<Vec<Headers>> {
+    /// Returns the headers of what each VM sends on, in the order of the VMs. In v2v the first one of a
+    /// tenant sends to the second one.
+    pub(super) fn of_vms(&self, scenario: Scenario) -> anyhow::Result<Vec<Headers>> {
         let headers = |(vms, n): (&[Vm], usize)| {
-            let next = vms.get(n + 1).map_or(OUTSIDE, |vm| &vm.address);
+            let next = vms.get(n + 1).filter(|_| scenario == Scenario::V2v);
+            let next = next.map_or(OUTSIDE, |vm| &vm.address);
             let macs = [self.tenant(&vms[n].tenant)?.mac.into_array(), vms[n].mac];
             let addresses = [bits(&vms[n].address)?, bits(next)?];
             Ok(Headers { macs, addresses, ports: [packet::FROM, packet::TO_VM] })

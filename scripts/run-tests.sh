@@ -58,13 +58,16 @@ export -f run stamp
 run_all() { xargs -r -P "$1" -L 1 bash -c 'set -o pipefail; run "$@"' _ <"$2"; }
 
 binaries "$@" >"$folder/all"
-# What scripts/test-order.txt says: those that need the machine for themselves, the slow ones, which start first, and how
-# many tests of a binary run at once. A line without that number would end in a blank, which xargs takes for a continuation.
+# What scripts/test-order.txt says, in its order: those that need the machine for themselves, the slow ones, which start first,
+# and how many tests of a binary run at once. A line without that number would end in a blank, which xargs takes for a continuation.
 awk -v folder="$folder" '
-  FNR == NR { if (/^(alone|first|others) /) { class[$2] = $1; threads[$2] = $3 }; next }
-  { known[$1]; line = $0 " " (threads[$1] ? threads[$1] : 1)
-    print line > (folder "/" ($1 in class ? class[$1] : "others")) }
-  END { for (label in class) if (!(label in known)) print label }' scripts/test-order.txt "$folder/all" >"$folder/unknown"
+  FNR == NR { if (/^(alone|first|others) /) { order[++count] = $2; class[$2] = $1; threads[$2] = $3 }; next }
+  { line = $0 " " (threads[$1] ? threads[$1] : 1) }
+  $1 in class { lines[$1] = line; next }
+  { print line > (folder "/others") }
+  END { for (i = 1; i <= count; i++) { label = order[i]
+    if (label in lines) print lines[label] > (folder "/" class[label]); else print label } }
+' scripts/test-order.txt "$folder/all" >"$folder/unknown"
 if [ $# = 0 ] && [ -s "$folder/unknown" ]; then
   echo "run-tests: scripts/test-order.txt names binaries that do not exist: $(paste -sd' ' "$folder/unknown")" >&2
   exit 1

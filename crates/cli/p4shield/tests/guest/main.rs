@@ -45,9 +45,15 @@ fn an_auditor_in_a_guest_exposes_a_plain_switch() {
     cloud.restart_daemon();
     cloud.wait_known();
     cloud.start_audit();
-    wait_until("a ping to the guest", 60, || cloud.ping()).unwrap();
+    // Where the guest's kernel sent a packet of its own while the audit began, the next ones may belong to
+    // records before it, so that the auditor reports them as unaudited. Those of later records bypassed the
+    // program.
+    for _ in 0..6 {
+        wait_until("a ping to the guest", 60, || cloud.ping()).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    }
     let summary = cloud.end_audit();
-    assert_eq!(blames(&summary), ["bypassed", "unjudged"], "a ping each way: {summary:#}");
+    assert_eq!(blames(&summary), ["bypassed", "bypassed"], "both ways: {summary:#}");
 }
 
 /// The main experiment of the P4 Shield paper: while the guest's TCP memory is short, the program denies new

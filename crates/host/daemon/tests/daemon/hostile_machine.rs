@@ -92,7 +92,9 @@ fn attacked(attack: Attack, said: &str) {
         "[machine]\nimage = \"image\"\naccelerator = \"tcg\"\nqemu = \"{}\"\n",
         qemu.path().join("qemu").display()
     );
-    let text = fixture.text("drop").replace("stall = \"30s\"\n", "");
+    // Other users than those of the tests beside.
+    let daemon = format!("[daemon]\nfirst_uid = {}\n", 0x1800_0000 + std::process::id() % 2048 * 0x1_0000);
+    let text = fixture.text("drop").replace("stall = \"30s\"\n", "").replace("[daemon]\n", &daemon);
     let bobs = "name = \"bob\"\ncompartment = \"vm\"\nmemory = \"256MiB\"\n";
     let cloud = Cloud::with(fixture, &(machine + &text.replace("name = \"bob\"\n", bobs)));
     let socket = cloud.fixture.at("daemon.sock");

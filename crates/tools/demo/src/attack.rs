@@ -32,6 +32,10 @@ pub(crate) fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
     })
 }
 
+/// Publications that the P4 VM accepts after a copy was made until it surely knows a newer one: the first
+/// may be the copied one. What it accepted last is not old, so sending it again is no replay.
+pub(crate) const NEWER: u64 = 2;
+
 /// Replays old information: overwrites a page with an earlier copy, repeatedly until `is_over`.
 pub(crate) fn replay(page: &Path, earlier: &[u8], is_over: &AtomicBool) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(page)?;

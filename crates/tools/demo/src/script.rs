@@ -260,7 +260,11 @@ impl<'a> Stage<'a> {
         );
         let page = self.product.at("vm.info");
         let earlier = std::fs::read(&page).context("cannot read the info page")?;
-        let before = self.info("replayed");
+        let [accepted, before] = ["accepted", "replayed"].map(|counter| self.info(counter));
+        let limit = ANSWER[usize::from(self.options.image.is_some())];
+        self.options.wait("newer information in the P4 VM", limit, || {
+            Ok(self.info("accepted") >= accepted + attack::NEWER)
+        })?;
         let is_over = AtomicBool::new(false);
         let (seen, replay) = std::thread::scope(|scope| {
             let attack = scope.spawn(|| attack::replay(&page, &earlier, &is_over));

@@ -159,9 +159,9 @@ impl Scene {
         self.vm()["info"]["status"] == "known"
     }
 
-    /// Returns how many replayed publications the P4 VM refused so far.
-    pub(super) fn replayed(&self) -> u64 {
-        self.vm()["info"]["replayed"].as_u64().unwrap_or(0)
+    /// Returns what the P4 VM counts of publications so far: `accepted`, `replayed` and so on.
+    pub(super) fn info(&self, counter: &str) -> u64 {
+        self.vm()["info"][counter].as_u64().unwrap_or(0)
     }
 
     /// Returns the user VM's part of the daemon's status.

@@ -11,7 +11,7 @@ use super::Parts;
 use super::attack::{kill_p4vm, packets_out};
 use super::inside::PLAN;
 use super::scene::{PORT, Scene, Sides};
-use crate::attack::replay;
+use crate::attack;
 use crate::audit_output::{bypassed, words_of};
 use crate::claim::Claims;
 use crate::options::{DemoResult, Options};
@@ -256,17 +256,20 @@ impl<'a> Stage<'a> {
         let _ = self.scene.user_vm.audit.take_findings();
         let page = self.scene.product.at("vm.info");
         let earlier = std::fs::read(&page).context("cannot read the info page")?;
-        let before = self.scene.replayed();
+        let [accepted, before] = ["accepted", "replayed"].map(|counter| self.scene.info(counter));
+        self.until("newer information in the P4 VM", |scene| {
+            scene.info("accepted") >= accepted + attack::NEWER
+        })?;
         let is_over = AtomicBool::new(false);
         let (seen, replay) = std::thread::scope(|scope| {
-            let attack = scope.spawn(|| replay(&page, &earlier, &is_over));
+            let attack = scope.spawn(|| attack::replay(&page, &earlier, &is_over));
             let seen = self.deny_unknown();
             is_over.store(true, Ordering::Relaxed);
             (seen, attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
         });
         replay.context("cannot write the info page")?;
         let (seen, dropped) = seen?;
-        let replayed = self.scene.replayed() - before;
+        let replayed = self.scene.info("replayed") - before;
         self.claim(
             "the P4 VM detects replayed information",
             replayed > 0,

@@ -22,36 +22,39 @@ binaries() {
 }
 
 # Passes the output of one binary on, and appends MILLISECONDS LABEL TEST to the list of times. Where tests run beside each
-# other, the output does not say how long each of them took.
+# other, the output does not say how long each of them took. What a test's processes print comes between its name and its end.
 stamp() {
-  local label=$1 line now last=${EPOCHREALTIME//[!0-9]/}
+  local label=$1 line name='' now last=${EPOCHREALTIME//[!0-9]/}
   [ "$2" = 1 ] || exec cat
   while IFS= read -r line || [ -n "$line" ]; do
     printf '%s\n' "$line"
     case $line in
-    "test "*" ... "*)
+    "test "*" ... "*) name=${line#test } name=${name%% ... *} line=${line##* ... } ;;
+    esac
+    case $name:$line in
+    ?*:ok | ?*:FAILED | ?*:ignored*)
       now=${EPOCHREALTIME//[!0-9]/}
-      line=${line#test }
-      printf '%7d %s %s\n' $(((now - last) / 1000)) "$label" "${line%% ... *}" >>"$folder/times"
-      last=$now
+      printf '%7d %s %s\n' $(((now - last) / 1000)) "$label" "$name" >>"$folder/times"
+      last=$now name=''
       ;;
     esac
   done
 }
 
 # Runs one binary as `cargo test` would, in the folder of its package: by default one test at a time, since its output then
-# says how long each test took.
+# says how long each test took. Prints how long it took, and how much time of processors it and its processes had.
 run() {
-  local label=$1 executable=$2 package=$3 threads=${4:-1} log="$folder/logs/${1//\//.}" begun=$SECONDS status=0
-  (cd "$package" && CARGO_MANIFEST_DIR=$package "$executable" --test-threads="$threads") 2>&1 </dev/null |
-    stamp "$label" "$threads" >"$log" || status=$?
+  local label=$1 executable=$2 package=$3 threads=${4:-1} log="$folder/logs/${1//\//.}" begun=$SECONDS status=0 failed=''
+  local TIMEFORMAT='%U %S' user=0 system=0
+  { time { cd "$package" && CARGO_MANIFEST_DIR=$package "$executable" --test-threads="$threads"; } 2>&1 </dev/null |
+    stamp "$label" "$threads" >"$log"; } 2>"$log.time" || status=$?
   cat "$log" >>"$folder/output"
-  if [ "$status" = 0 ]; then
-    printf '%5d s  %s\n' $((SECONDS - begun)) "$label"
-  else
-    printf '%5d s  %s FAILED\n' $((SECONDS - begun)) "$label"
+  read -r user system <"$log.time" || true
+  if [ "$status" != 0 ]; then
+    failed=' FAILED'
     echo "$label" >>"$folder/failed"
   fi
+  printf '%5d s %5.0f s  %s%s\n' $((SECONDS - begun)) "$((10#${user/./} + 10#${system/./}))e-3" "$label" "$failed"
 }
 export -f run stamp
 # Runs the binaries of a list, so many at once.
@@ -74,7 +77,7 @@ if [ $# = 0 ] && [ -s "$folder/unknown" ]; then
 fi
 touch "$folder"/{alone,first,others,failed,times}
 cat "$folder/first" "$folder/others" >"$folder/beside"
-printf '%s binaries, %s at once, then %s alone\n' "$(wc -l <"$folder/all")" "$jobs" "$(wc -l <"$folder/alone")"
+printf '%s binaries, %s at once, then %s alone; the time of each, and that of processors\n' "$(wc -l <"$folder/all")" "$jobs" "$(wc -l <"$folder/alone")"
 run_all "$jobs" "$folder/beside"
 run_all 1 "$folder/alone"
 

@@ -61,7 +61,7 @@ static __always_inline int check_discovery(struct xdp_md *ctx, void *policy, con
 		if (!is_own_address(ctx, policy, port, packet->target))
 			return NEIGHBOUR;
 	}
-	return check_options(ctx, packet, port->mac);
+	return check_options(ctx, packet, port);
 }
 
 static __always_inline int check_arp(struct xdp_md *ctx, void *policy, const struct entry *port,

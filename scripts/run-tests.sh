@@ -61,10 +61,10 @@ export -f run stamp
 run_all() { xargs -r -P "$1" -L 1 bash -c 'set -o pipefail; run "$@"' _ <"$2"; }
 
 binaries "$@" >"$folder/all"
-# What scripts/test-order.txt says, in its order: those that need the machine for themselves, the slow ones, which start first,
-# and how many tests of a binary run at once. A line without that number would end in a blank, which xargs takes for a continuation.
+# What scripts/test-order.txt says, in its order: the slow ones, which start first, those that follow in pairs or alone, and how
+# many tests of a binary run at once. A line without that number would end in a blank, which xargs takes for a continuation.
 awk -v folder="$folder" '
-  FNR == NR { if (/^(alone|first|others) /) { order[++count] = $2; class[$2] = $1; threads[$2] = $3 }; next }
+  FNR == NR { if (/^(first|pairs|alone|others) /) { order[++count] = $2; class[$2] = $1; threads[$2] = $3 }; next }
   { line = $0 " " (threads[$1] ? threads[$1] : 1) }
   $1 in class { lines[$1] = line; next }
   { print line > (folder "/others") }
@@ -75,10 +75,12 @@ if [ $# = 0 ] && [ -s "$folder/unknown" ]; then
   echo "run-tests: scripts/test-order.txt names binaries that do not exist: $(paste -sd' ' "$folder/unknown")" >&2
   exit 1
 fi
-touch "$folder"/{alone,first,others,failed,times}
+touch "$folder"/{first,others,pairs,alone,failed,times}
 cat "$folder/first" "$folder/others" >"$folder/beside"
-printf '%s binaries, %s at once, then %s alone; the time of each, and that of processors\n' "$(wc -l <"$folder/all")" "$jobs" "$(wc -l <"$folder/alone")"
+printf '%s binaries, %s at once, then %s in pairs, then %s alone; the time of each, and that of processors\n' \
+  "$(wc -l <"$folder/all")" "$jobs" "$(wc -l <"$folder/pairs")" "$(wc -l <"$folder/alone")"
 run_all "$jobs" "$folder/beside"
+run_all 2 "$folder/pairs"
 run_all 1 "$folder/alone"
 
 printf '\nThe slowest tests, in milliseconds:\n'

@@ -2,6 +2,7 @@
 //! uplink and the network outside in network namespaces.
 
 mod bridge;
+mod buffers;
 mod card;
 mod controllers;
 mod daemon;

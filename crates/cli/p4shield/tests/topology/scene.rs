@@ -153,7 +153,7 @@ impl Scene {
     }
 
     /// Returns the processes of several compartments' users.
-    fn processes_of(&self, compartments: RangeInclusive<u32>) -> Vec<(i32, String)> {
+    pub(crate) fn processes_of(&self, compartments: RangeInclusive<u32>) -> Vec<(i32, String)> {
         let uids: Vec<_> = compartments.map(|c| self.uid(c).to_string()).collect();
         let uids = uids.join(",");
         let listed = Command::new("ps").args(["-o", "pid=,stat=,comm=", "--user", &uids]).output().unwrap();

@@ -1,11 +1,14 @@
 //! Open vSwitch's two programs: started, and started again when one ends.
 
+use super::buffers::Buffers;
 use super::dpdk::Datapath;
+use super::log::log;
 use super::{command, controllers, ovs};
 use crate::obeying::{ANNOUNCEMENTS, Obeying};
 use crate::order::{Controllers, Ran, Run, Settings};
 use backon::BackoffBuilder as _;
 use p4shield_compartment::RESTART_PAUSES;
+use rustix::process::Pid;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +25,16 @@ struct Shared {
     restarts: AtomicU64,
     /// Set once the switch is to end.
     stops: AtomicBool,
-    /// The switch's settings. Held while it is configured, so that two configurations do not mix.
-    settings: Mutex<Settings>,
+    /// Held while the switch is configured, so that two configurations do not mix.
+    switch: Mutex<Switch>,
+    /// `None` if the switch has no packet sockets.
+    buffers: Option<Buffers>,
+}
+
+/// The running switch.
+struct Switch {
+    process: Pid,
+    settings: Settings,
 }
 
 /// A program.
@@ -38,15 +49,17 @@ impl Daemons {
     ///
     /// # Errors
     /// One does not start, with the reason.
-    pub(super) fn start(datapath: Datapath) -> Result<Self, String> {
+    pub(super) fn start(datapath: Datapath, buffers: Option<Buffers>) -> Result<Self, String> {
         ovs::create_database()?;
         let database = Program::Database.start(&datapath)?;
         datapath.configure()?;
         let switch = Program::Switch.start(&datapath)?;
-        let (restarts, stops, settings) = Default::default();
-        let daemons = Self(Arc::new(Shared { datapath, restarts, stops, settings }));
+        let running = Mutex::new(Switch { process: Pid::from_child(&switch), settings: Settings::default() });
+        let (restarts, stops) = Default::default();
+        let shared = Arc::new(Shared { datapath, restarts, stops, switch: running, buffers });
+        let daemons = Self(shared.clone());
         for (program, child) in [(Program::Database, database), (Program::Switch, switch)] {
-            let shared = daemons.0.clone();
+            let shared = shared.clone();
             spawn(move || shared.keep(program, child))?;
         }
         Ok(daemons)
@@ -55,14 +68,14 @@ impl Daemons {
 
 impl Obeying for Daemons {
     fn configure(&self, settings: Settings) -> Result<(), String> {
-        let mut kept = self.0.settings();
-        ovs::configure(&settings)?;
-        *kept = settings;
+        let mut switch = self.0.switch();
+        self.0.configure(switch.process, &settings)?;
+        switch.settings = settings;
         Ok(())
     }
 
     fn listen(&self, controllers: &Controllers) -> Result<(), String> {
-        let _configuring = self.0.settings();
+        let _configuring = self.0.switch();
         controllers::configure(controllers)
     }
 
@@ -71,7 +84,7 @@ impl Obeying for Daemons {
         let announce = move || {
             for pause in ANNOUNCEMENTS {
                 std::thread::sleep(pause);
-                if let Err(why) = ovs::announce(&shared.settings()) {
+                if let Err(why) = ovs::announce(&shared.switch().settings) {
                     log(&why);
                 }
             }
@@ -99,8 +112,16 @@ impl Obeying for Daemons {
 }
 
 impl Shared {
-    fn settings(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn switch(&self) -> MutexGuard<'_, Switch> {
+        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn configure(&self, switch: Pid, settings: &Settings) -> Result<(), String> {
+        ovs::configure(settings)?;
+        if let Some(buffers) = &self.buffers {
+            buffers.enlarge(switch);
+        }
+        Ok(())
     }
 
     /// Starts a program whenever it has ended.
@@ -124,11 +145,13 @@ impl Shared {
                     Err(why) => log(&why),
                 }
             };
-            // A new switch has the ports of the database, and no rules.
-            if program == Program::Switch
-                && let Err(why) = ovs::configure(&self.settings())
-            {
-                log(&why);
+            if program == Program::Switch {
+                // A new switch has the ports of the database, and no rules.
+                let mut switch = self.switch();
+                switch.process = Pid::from_child(&child);
+                if let Err(why) = self.configure(switch.process, &switch.settings) {
+                    log(&why);
+                }
             }
         }
     }
@@ -156,10 +179,4 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
 
 fn describe(status: std::io::Result<std::process::ExitStatus>) -> String {
     status.map_or_else(|e| e.to_string(), |status| status.to_string())
-}
-
-/// Writes a line to the compartment's log.
-fn log(line: &str) {
-    // Its file has a longest length, at which writing fails.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }

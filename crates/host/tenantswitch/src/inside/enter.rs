@@ -2,6 +2,7 @@
 //! that Open vSwitch has its interfaces and no other thing of the host. The switch of the baseline has the
 //! host's network, and the other layers.
 
+use super::buffers::Buffers;
 use super::machine::Prepared;
 use super::{InsideError, Options, seccomp};
 use crate::order::{OPENFLOW, OVSDB};
@@ -77,6 +78,8 @@ pub(super) struct Entered {
     pub(super) orders: OwnedFd,
     /// The compartment's virtual machine, to be started.
     pub(super) machine: Option<Prepared>,
+    /// Room for the packets of a switch with packet sockets.
+    pub(super) buffers: Option<Buffers>,
 }
 
 /// Enters the sandbox.
@@ -113,8 +116,11 @@ pub(super) fn enter(options: &Options) -> Result<Entered, InsideError> {
     let (visible, devices, writable) = (&visible[..], &devices[..], &writable[..]);
     layers::own_root(&Root { visible, empty, files, devices, writable, scratch })?;
     limit(&options.limits)?;
-    restrict(&kind)?;
-    Ok(Entered { orders, machine })
+    restrict_but_descriptors(&kind)?;
+    let has_sockets = matches!(kind, Kind::Switch { dpdk: false, .. });
+    let buffers = has_sockets.then(Buffers::start).transpose().map_err(InsideError::Thread)?;
+    seccomp::deny_descriptors()?;
+    Ok(Entered { orders, machine, buffers })
 }
 
 /// The programs of a compartment, which decide about its needs.
@@ -160,6 +166,12 @@ impl Kind<'_> {
 /// Takes away what no process of a compartment may, in namespaces and root of its own.
 /// With the host's network, it has no port there.
 pub(super) fn restrict(kind: &Kind<'_>) -> Result<(), SandboxError> {
+    restrict_but_descriptors(kind)?;
+    seccomp::deny_descriptors()
+}
+
+/// Does the same, but for descriptors of the compartment's other processes.
+fn restrict_but_descriptors(kind: &Kind<'_>) -> Result<(), SandboxError> {
     let network = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
     let (tcp, capabilities): (&[u16], _) = match kind {
         Kind::Switch { on_host: true, .. } => (&[], network),

@@ -1,6 +1,7 @@
 //! The switch in a virtual machine, whose sandbox the machine is.
 
 use super::InsideError;
+use super::buffers::Buffers;
 use super::daemons::Daemons;
 use super::dpdk::Datapath;
 use super::enter::{RUN, STATE, be_quiet};
@@ -87,5 +88,6 @@ fn start() -> Result<Daemons, String> {
     let _ = rustix::process::setsid();
     let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
     reaper.map_err(|e| format!("cannot start a thread: {e}"))?;
-    Daemons::start(Datapath { dpdk: false, huge_pages: 0, core: 0 })
+    let buffers = Buffers::start().map_err(|e| format!("cannot start a thread: {e}"))?;
+    Daemons::start(Datapath { dpdk: false, huge_pages: 0, core: 0 }, Some(buffers))
 }

@@ -1,6 +1,7 @@
 //! The first process of a switch compartment: enters the sandbox, keeps Open vSwitch running, and executes
 //! the host's orders with Open vSwitch's own tools. Nothing of what a switch says is read outside.
 
+mod buffers;
 mod command;
 mod controllers;
 mod daemons;
@@ -9,12 +10,14 @@ mod enter;
 mod guest;
 mod join;
 mod lines;
+mod log;
 mod machine;
 mod ovs;
 mod seccomp;
 mod tools;
 
 use crate::obeying::{execute, serve};
+use buffers::Buffers;
 use daemons::Daemons;
 use dpdk::Datapath;
 use enter::Entered;
@@ -65,6 +68,9 @@ pub enum InsideError {
     /// The host's socket is not standard input, or fails.
     #[error("cannot take orders at standard input")]
     Orders(#[source] io::Error),
+    /// There is no thread for it.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
     /// Open vSwitch does not run.
     #[error("{0}")]
     Switch(String),
@@ -76,13 +82,13 @@ pub enum InsideError {
 /// # Errors
 /// [`InsideError`]; otherwise it does not return.
 pub fn run(options: &Options) -> Result<Infallible, InsideError> {
-    let Entered { orders, machine } = enter::enter(options)?;
+    let Entered { orders, machine, buffers } = enter::enter(options)?;
     // An operator's commands may leave processes behind.
     let reaper = std::thread::Builder::new().spawn(|| p4shield_sandbox::reap_orphans());
-    reaper.map_err(|e| InsideError::Switch(format!("cannot start a thread: {e}")))?;
+    reaper.map_err(InsideError::Thread)?;
     let mut switch = match machine {
         Some(machine) => Switch::Inside(machine.start()?),
-        None => Switch::Here(start(options)?),
+        None => Switch::Here(start(options, buffers)?),
     };
     // From now on the host's connection succeeds.
     rustix::net::listen(&orders, 8).map_err(|e| InsideError::Orders(e.into()))?;
@@ -100,9 +106,9 @@ pub fn run(options: &Options) -> Result<Infallible, InsideError> {
     }
 }
 
-fn start(options: &Options) -> Result<Daemons, InsideError> {
+fn start(options: &Options, buffers: Option<Buffers>) -> Result<Daemons, InsideError> {
     let datapath = Datapath { dpdk: options.dpdk, huge_pages: options.huge_pages, core: options.core };
-    Daemons::start(datapath).map_err(InsideError::Switch)
+    Daemons::start(datapath, buffers).map_err(InsideError::Switch)
 }
 
 /// Where Open vSwitch runs.

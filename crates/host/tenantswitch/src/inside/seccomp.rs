@@ -38,7 +38,6 @@ const DENIED: &[i64] = &[
     libc::SYS_open_tree,
     libc::SYS_perf_event_open,
     libc::SYS_personality,
-    libc::SYS_pidfd_getfd,
     libc::SYS_pivot_root,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -89,17 +88,32 @@ const HUGE_PAGES: [(i64, u8, u64); 3] = [
     (libc::SYS_shmget, 2, libc::SHM_HUGETLB as u64),
 ];
 
+/// Denies this thread, and all threads and processes that it starts from now on, descriptors of other
+/// processes.
+pub(super) fn deny_descriptors() -> Result<(), SandboxError> {
+    apply_all([filter([(libc::SYS_pidfd_getfd, vec![])].into(), libc::EPERM)])
+}
+
 /// Denies the calls to this process and to all that it starts: they fail with `EPERM`, and `clone3`, whose
 /// flags no filter sees, with `ENOSYS`, after which libraries use `clone`. A switch that `has_huge_pages` may
 /// take some; a cgroup limits them.
 pub(super) fn apply(has_huge_pages: bool) -> Result<(), SandboxError> {
-    let step = Step("deny system calls", "use a kernel with seccomp (CONFIG_SECCOMP_FILTER)");
-    let failed = |e: &dyn std::fmt::Display| step.failed(Error::other(e.to_string()));
-    let filters = [
-        filter(denied(has_huge_pages).map_err(|e| failed(&e))?, libc::EPERM),
+    apply_all([
+        denied(has_huge_pages).and_then(|rules| filter(rules, libc::EPERM)),
         filter(unseen(), libc::ENOSYS),
-        filter(skipped().map_err(|e| failed(&e))?, 0),
-    ];
+        skipped().and_then(|rules| filter(rules, 0)),
+    ])?;
+    seccompiler::apply_filter(&without_x32()).map_err(|e| failed(&e))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> SandboxError {
+    let step = Step("deny system calls", "use a kernel with seccomp (CONFIG_SECCOMP_FILTER)");
+    step.failed(Error::other(error.to_string()))
+}
+
+fn apply_all<const N: usize>(
+    filters: [Result<SeccompFilter, seccompiler::BackendError>; N],
+) -> Result<(), SandboxError> {
     for filter in filters {
         let program: BpfProgram = filter.map_err(|e| failed(&e))?.try_into().map_err(|e| {
             let e: seccompiler::BackendError = e;
@@ -107,7 +121,7 @@ pub(super) fn apply(has_huge_pages: bool) -> Result<(), SandboxError> {
         })?;
         seccompiler::apply_filter(&program).map_err(|e| failed(&e))?;
     }
-    seccompiler::apply_filter(&without_x32()).map_err(|e| failed(&e))
+    Ok(())
 }
 
 /// Returns a filter that denies all calls of x32.

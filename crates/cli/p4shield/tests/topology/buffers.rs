@@ -1,0 +1,50 @@
+//! Room for packets that wait while their switch has no core.
+
+use super::scene::Scene;
+use super::two_tenants;
+use p4shield_testbed::wait_until;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Command;
+
+/// Bytes that each port's socket holds: twice those asked for, as the kernel counts.
+const BYTES: usize = 4 << 20;
+
+/// Returns a switch, whichever compartment has it.
+fn switch(scene: &Scene) -> Option<i32> {
+    let processes = scene.processes_of(0..=4).into_iter();
+    processes.filter_map(|(pid, name)| (name == "ovs-vswitchd").then_some(pid)).next()
+}
+
+/// Returns the receive buffers of a switch's packet sockets that have an interface.
+fn buffers(switch: i32) -> Vec<usize> {
+    let namespace = format!("--net=/proc/{switch}/ns/net");
+    let listed = Command::new("nsenter").args([&namespace, "ss", "-0Hnmp"]).output().unwrap();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    let of_switch = |line: &&str| line.contains(&format!("pid={switch},")) && !line.contains("[0]:*");
+    let lines = text.lines().filter(of_switch);
+    lines
+        .map(|line| line.split(",rb").nth(1).unwrap_or_else(|| panic!("{text}")))
+        .map(|rest| rest.split(',').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn ports_have_room_for_packets_of_other_time_slices() {
+    let Some(scene) = two_tenants() else { return };
+    let most: usize = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
+    let room = BYTES.min(2 * most);
+    for (level, ports) in [("2", 2), ("baseline", 3)] {
+        scene.configure(level, &["alice"]);
+        scene.topology("apply");
+        let have_room = |switch: Option<i32>| {
+            let buffers = buffers(switch?);
+            println!("level {level}: {buffers:?}");
+            (buffers.len() >= ports && buffers.iter().all(|bytes| *bytes == room)).then_some(())
+        };
+        let first = switch(&scene).unwrap();
+        wait_until("room at the ports", 10, || have_room(Some(first)).is_some()).unwrap();
+        kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
+        let another = || switch(&scene).filter(|pid| *pid != first);
+        wait_until("room at those of the next switch", 20, || have_room(another()).is_some()).unwrap();
+    }
+}

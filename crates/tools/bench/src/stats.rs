@@ -50,6 +50,21 @@ impl Spread {
     }
 }
 
+/// Quantiles 0.975 of Student's t distribution by degrees of freedom from 1 (NIST/SEMATECH e-Handbook of
+/// Statistical Methods, 1.3.6.7.2).
+const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+/// Returns the 95 % confidence interval of these samples' mean; `None` of fewer than two samples.
+pub(crate) fn interval(samples: &[f64]) -> Option<[f64; 2]> {
+    let freedom = samples.len().checked_sub(1)?;
+    let quantile = STUDENT.get(freedom.min(STUDENT.len()).checked_sub(1)?)?;
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let half = quantile * (variance / count).sqrt();
+    Some([mean - half, mean + half])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +76,17 @@ mod tests {
         assert_eq!((p.p50, p.p90, p.p99), (50.0, 90.0, 99.0));
         assert_eq!(Percentiles::of(&mut [7.0]).p50, 7.0);
         assert_eq!(Percentiles::of(&mut []).p99, 0.0);
+    }
+
+    #[test]
+    fn a_mean_is_known_better_from_more_samples() {
+        let half = |samples: &[f64]| interval(samples).map(|[least, most]| (most - least) / 2.0);
+        assert_eq!((half(&[]), half(&[7.0])), (None, None));
+        assert!((half(&[1.0, 3.0]).unwrap() - 12.706).abs() < 1e-9);
+        assert!((half(&[1.0, 2.0, 3.0]).unwrap() - 4.303 / 3.0_f64.sqrt()).abs() < 1e-9);
+        let many: Vec<f64> = (0..40).map(|n| f64::from(n % 2)).collect();
+        assert!((half(&many).unwrap() - 2.228 * 0.5 / 39.0_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(interval(&[2.0; 3]), Some([2.0, 2.0]));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::scene::Scene;
 use super::two_tenants;
 use p4shield_testbed::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
 use std::process::Command;
 
 /// Bytes that each port's socket holds: twice those asked for, as the kernel counts.
@@ -47,4 +48,32 @@ fn ports_have_room_for_packets_of_other_time_slices() {
         let another = || switch(&scene).filter(|pid| *pid != first);
         wait_until("room at those of the next switch", 20, || have_room(another()).is_some()).unwrap();
     }
+}
+
+/// Returns the threads of a compartment, each with its number of filters of system calls.
+fn filters(scene: &Scene) -> Vec<(String, u32)> {
+    let threads = |pid: i32| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let filters = |thread: &Path| {
+        let status = std::fs::read_to_string(thread.join("status")).ok()?;
+        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        Some((value("Name:")?.to_owned(), value("Seccomp_filters:")?.parse().ok()?))
+    };
+    let processes = scene.processes_of(0..=4).into_iter();
+    let threads = processes.flat_map(|(pid, _)| threads(pid)).flatten();
+    threads.filter_map(|thread| filters(&thread.path())).collect()
+}
+
+#[test]
+fn one_thread_of_a_compartment_may_take_descriptors() {
+    let Some(scene) = two_tenants() else { return };
+    scene.configure("2", &["alice"]);
+    scene.topology("apply");
+    let threads = filters(&scene);
+    let [taker] = &threads.iter().filter(|(name, _)| name == "buffers").collect::<Vec<_>>()[..] else {
+        panic!("{threads:?}")
+    };
+    let others: Vec<_> = threads.iter().filter(|(name, _)| name != "buffers").collect();
+    assert!(others.iter().any(|(name, _)| name == "ovs-vswitchd"), "{threads:?}");
+    // A filter for descriptors is the last one that the first process applies.
+    assert!(others.iter().all(|(_, count)| *count == taker.1 + 1), "{threads:?}");
 }

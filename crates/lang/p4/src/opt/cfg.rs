@@ -44,7 +44,13 @@ fn fold_branches(f: &mut Function) -> bool {
 pub(super) fn prune_phis(f: &mut Function) {
     let g = ControlFlowGraph::new(f);
     for b in &g.order {
-        f.for_each_phi(*b, |_, ins| ins.retain(|(p, _)| g.preds(*b).contains(p)));
+        let preds = g.preds(*b);
+        // Each predecessor has one operand.
+        f.for_each_phi(*b, |_, ins| {
+            if ins.len() > preds.len() {
+                ins.retain(|(p, _)| preds.contains(p));
+            }
+        });
     }
 }
 

@@ -6,6 +6,7 @@
 use super::uses;
 use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
+use std::collections::HashMap;
 
 /// Maximum number of additional phi operands that flattening may cause, over all edges.
 const MAX_REPEATED: usize = 8;
@@ -31,12 +32,19 @@ fn joins_for(f: &Function, uses: &[u32], b: Block) -> Option<Block> {
     if data.phis.is_empty() || !data.insts.is_empty() {
         return None;
     }
-    let operands: Vec<Opnd> = f.block(to).phis.iter().filter_map(|v| f.phi_operand(*v, b)).collect();
-    let inside = |v: Val| operands.iter().filter(|o| **o == Opnd::V(v)).count();
-    if data.phis.iter().any(|v| uses[v.0 as usize] as usize != inside(*v)) {
+    let mut operands = 0;
+    let mut inside: HashMap<Val, usize> = HashMap::new();
+    for o in f.block(to).phis.iter().filter_map(|v| f.phi_operand(*v, b)) {
+        operands += 1;
+        if let Opnd::V(v) = o {
+            *inside.entry(v).or_default() += 1;
+        }
+    }
+    let joined = |v: &Val| inside.get(v).copied().unwrap_or_default();
+    if data.phis.iter().any(|v| uses[v.0 as usize] as usize != joined(v)) {
         return None;
     }
-    let repeated = operands.iter().filter(|o| !data.phis.iter().any(|v| **o == Opnd::V(*v))).count();
+    let repeated = operands - data.phis.iter().map(joined).sum::<usize>();
     (repeated * predecessors(f, b).len().saturating_sub(1) <= MAX_REPEATED).then_some(to)
 }
 

@@ -11,8 +11,8 @@
 //! ```
 
 use super::block::Area;
-use super::repair;
-use super::uses::{self, UseIndex};
+use super::repair::Repair;
+use super::uses;
 use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{BinOp, Block, Cc, Function, MapId, Op, Opnd, Term, Ty, Val};
 use crate::source::Span;
@@ -331,11 +331,11 @@ impl Divider<'_> {
             let data = self.f.block(*b);
             home.extend(data.phis.iter().chain(&data.insts).map(|v| (*v, *b)));
         }
-        let mut index = UseIndex::new(self.f, &g.order);
+        let mut repair = Repair::new(self.f, &g.order);
         for (v, new) in loaded {
             if let Some(b) = home.get(v) {
                 let map = HashMap::from([(*v, *new)]);
-                repair::split(self.f, &g.preds, &mut index, (*b, load), &map);
+                repair.split(self.f, &g.preds, (*b, load), &map);
             }
         }
     }

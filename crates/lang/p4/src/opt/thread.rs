@@ -1,8 +1,8 @@
 //! Jump threading: if a path to a branch determines the branch's direction, the path bypasses the branch.
 
 use super::facts::BranchFacts;
-use super::uses::UseIndex;
-use super::{fold, repair};
+use super::fold;
+use super::repair::Repair;
 use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Ty, Val};
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ struct Sweep {
     preds: Vec<Vec<Block>>,
     /// For each copy, the block of the graph whose facts hold in it.
     origins: HashMap<Block, Block>,
-    uses: UseIndex,
+    repair: Repair,
 }
 
 impl Sweep {
@@ -59,8 +59,8 @@ impl Sweep {
         for b in &g.order {
             facts.enter(f, &g, *b);
         }
-        let (preds, uses) = (g.preds.clone(), UseIndex::new(f, &g.order));
-        Self { g, facts, preds, origins: HashMap::new(), uses }
+        let (preds, repair) = (g.preds.clone(), Repair::new(f, &g.order));
+        Self { g, facts, preds, origins: HashMap::new(), repair }
     }
 
     /// Finds a path through a block whose branch the path determines: the predecessor and the target.
@@ -110,7 +110,7 @@ impl Sweep {
         self.preds.resize(f.blocks.len(), vec![from]);
         let origin = self.origins.get(&from).copied().unwrap_or(from);
         self.origins.insert(copy, origin);
-        repair::split(f, &self.preds, &mut self.uses, (over, copy), &map);
+        self.repair.split(f, &self.preds, (over, copy), &map);
     }
 }
 

@@ -171,7 +171,7 @@ mod tests {
         let cells = of(&samples);
         let [base, two] = &cells[..] else { panic!("{cells:?}") };
         assert_eq!((base.order, &base.ratio.rounds[..]), (Order::None, &[1.0, 1.0][..]));
-        assert_eq!((two.order, &two.ratio.rounds[..]), (Order::Less, &[0.7, 0.9][..]));
+        assert_eq!((two.order, &two.ratio.rounds[..]), (Order::Undecided, &[0.7, 0.9][..]));
         assert_eq!((two.rounds, two.throughput.median, two.failed), (2, 90.0, 2));
         assert_eq!((two.busy_cores.median, two.core_throughput.median), (0.5, 180.0));
         assert_eq!(two.tenant_throughput, [45.0, 63.0]);

@@ -208,13 +208,12 @@ fn measure(place: Place, options: &Options) -> anyhow::Result<Sample> {
     let world = World::start(level, p4 == P4::With, attack)?;
     let deed = world.deed(attack, options.attack_rate)?;
     let extent = Extent { rate: options.rate(p4), time: options.time() };
-    // A P4 switch remembers no decisions.
-    let has_masks = attack.leaves_switch() && !level.has_p4_switches();
-    let clear = || if has_masks { world.clear_lookups() } else { Ok(()) };
-    let mut seen = traffic::measure(&world.victim()?, deed, extent, clear)?;
+    let mut seen = traffic::measure(&world.victim()?, deed, extent)?;
     if attack.needs_p4() {
         seen.outcome = [seen.outcome, world.p4_outcome()?].join("; ");
     }
-    let masks = has_masks.then(|| world.lookups()).transpose()?;
-    Ok(Sample { place, masks, seen })
+    // A P4 switch remembers no decisions.
+    let remembers = attack.leaves_switch() && !level.has_p4_switches();
+    let flows = remembers.then(|| world.flows()).transpose()?;
+    Ok(Sample { place, flows, seen })
 }

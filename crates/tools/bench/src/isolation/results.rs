@@ -7,14 +7,14 @@ use super::{Options, Place};
 use crate::resume::{Record, Samples, Settings};
 
 /// Version of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sample {
     pub(super) place: Place,
-    /// Masks that the adversary's switch searched for a packet, if it answers.
-    pub(super) masks: Option<f64>,
+    /// Decisions that the adversary's switch remembers, if it answers.
+    pub(super) flows: Option<u64>,
     pub(super) seen: Seen,
 }
 
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_options_of_another_run_are_named() {
         let common = Common { version: VERSION, seconds: 1, rate: 2, p4_rate: 3, attack_rate: 4 };
-        let options = "--seconds 1, --rate 2, --p4-rate 3 and --attack-rate 4 (version 1)";
+        let options = "--seconds 1, --rate 2, --p4-rate 3 and --attack-rate 4 (version 2)";
         assert_eq!(common.options(), options);
     }
 }

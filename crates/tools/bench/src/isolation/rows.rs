@@ -55,8 +55,9 @@ pub struct Row {
     pub lost_probes: u64,
     /// Microseconds from a probe to its answer.
     pub micros: Percentiles,
-    /// Masks that the adversary's switch searched for a packet, on average; `None` where it gives no answer.
-    pub masks: Option<f64>,
+    /// Decisions that the adversary's switch remembers at the end. Each of a sweep has a mask of its own,
+    /// which the switch searches for each packet. `None` where it gives no answer.
+    pub flows: Option<u64>,
     /// Acts of the adversary a second: packets, kills, passes over memory, steps of 16 MiB, processes.
     pub acts_per_second: f64,
     /// All of its acts.
@@ -67,7 +68,7 @@ pub struct Row {
 
 impl Row {
     fn of(sample: &Sample) -> Self {
-        let Sample { place, masks, seen } = sample;
+        let Sample { place, flows, seen } = sample;
         Self {
             p4: place.p4,
             level: place.level,
@@ -79,7 +80,7 @@ impl Row {
             probes: seen.probes,
             lost_probes: seen.lost_probes,
             micros: seen.micros,
-            masks: *masks,
+            flows: *flows,
             acts_per_second: seen.acts_per_second,
             acts: seen.acts,
             outcome: seen.outcome.clone(),
@@ -195,7 +196,7 @@ mod tests {
             probes: 100,
             lost_probes,
             micros: Percentiles { p50: 1.0, p90: 1.0, p99: 1.0 },
-            masks: Some(1.0),
+            flows: Some(1),
             acts_per_second: 0.0,
             acts: 0,
             outcome: String::new(),

@@ -138,13 +138,8 @@ impl Sockets {
     }
 }
 
-/// Measures the victim's traffic during a deed, once it has taken effect; `clear` is called just before.
-pub(super) fn measure(
-    victim: &Victim<'_>,
-    deed: Option<Deed<'_>>,
-    extent: Extent,
-    clear: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Seen> {
+/// Measures the victim's traffic during a deed, once it has taken effect.
+pub(super) fn measure(victim: &Victim<'_>, deed: Option<Deed<'_>>, extent: Extent) -> anyhow::Result<Seen> {
     let (meter, start) = (&Meter::default(), Instant::now());
     let sockets = &Sockets::open(victim).context("the victim's sockets")?;
     let Sockets { packets: [sender, receiver], probes: [client, server] } = sockets;
@@ -157,7 +152,6 @@ pub(super) fn measure(
         let adversary = deed.map(|deed| scope.spawn(|| deed(meter)));
         let stop = Stop(meter);
         std::thread::sleep(extent.time.min(SETTLE));
-        let cleared = clear();
         let (from, before) = (start.elapsed(), meter.counts());
         std::thread::sleep(extent.time);
         let (until, after) = (start.elapsed(), meter.counts());
@@ -166,7 +160,6 @@ pub(super) fn measure(
         meter.over.store(true, Relaxed);
         let outcome = adversary.map_or(Ok(String::new()), |thread| joined(thread.join())?);
         let times = Times { from, until, probes: joined(probes.join())?, answers: joined(answers.join())? };
-        cleared?;
         let outcome = outcome.context("the adversary")?;
         Ok(Seen { acts: meter.acts(), outcome, ..times.seen(before, after)? })
     })

@@ -185,15 +185,10 @@ impl World {
         Ok(found.join(", "))
     }
 
-    /// Begins to count in the adversary's switch.
-    pub(super) fn clear_lookups(&self) -> anyhow::Result<()> {
-        self.cloud.switch(&self.plan, ADVERSARY)?.control("dpif-netdev/pmd-stats-clear").map(drop)
-    }
-
-    /// Returns how many masks the adversary's switch searched for a packet, on average.
-    pub(super) fn lookups(&self) -> anyhow::Result<f64> {
-        let statistics = self.cloud.switch(&self.plan, ADVERSARY)?.control("dpif-netdev/pmd-stats-show")?;
-        lookups(&statistics).with_context(|| format!("the switch's statistics are others: {statistics}"))
+    /// Returns how many decisions the adversary's switch remembers.
+    pub(super) fn flows(&self) -> anyhow::Result<u64> {
+        let datapath = self.cloud.switch(&self.plan, ADVERSARY)?.control("dpctl/show")?;
+        flows(&datapath).with_context(|| format!("the switch describes another datapath: {datapath}"))
     }
 }
 
@@ -208,12 +203,9 @@ fn actions(from: &[u8; 6], to: &[u8; 6], port: u16) -> String {
     format!("set_field:{from}->eth_src,set_field:{to}->eth_dst,output:{port}")
 }
 
-/// Reads the answer of `dpif-netdev/pmd-stats-show`: the figure of the busiest thread, which is the only one
-/// that has ports.
-fn lookups(statistics: &str) -> Option<f64> {
-    let figure =
-        |line: &str| line.trim().strip_prefix("avg. subtable lookups per megaflow hit:")?.trim().parse().ok();
-    statistics.lines().filter_map(figure).max_by(f64::total_cmp)
+/// Reads the answer of `dpctl/show`.
+fn flows(datapath: &str) -> Option<u64> {
+    datapath.lines().find_map(|line| line.trim().strip_prefix("flows:")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -221,10 +213,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lookups_of_the_busiest_thread_are_read() {
-        let text = "pmd thread numa_id 0 core_id 0:\n  avg. subtable lookups per megaflow hit: 1.00\n\
-                    main thread:\n  packets received: 8\n  avg. subtable lookups per megaflow hit: 3012.50\n";
-        assert_eq!(lookups(text), Some(3012.5));
-        assert_eq!(lookups("main thread:\n  packets received: 0\n"), None);
+    fn the_remembered_decisions_are_read() {
+        let text = "netdev@ovs-netdev:\n  lookups: hit:8 missed:3012 lost:0\n  flows: 3010\n  port 0: up0\n";
+        assert_eq!(flows(text), Some(3010));
+        assert_eq!(flows("ovs-vswitchd is not running"), None);
     }
 }

@@ -74,10 +74,16 @@ impl Cloud {
     /// Asserts that the daemon holds what it held before, once the last machine has settled.
     fn holds(&self, before: &(Held, usize)) {
         let end = Instant::now() + Duration::from_secs(60);
-        while self.held() != before.0 && Instant::now() < end {
+        // It may hold less: one that has just adopted P4 VMs has some descriptors open for a moment.
+        let held = || {
+            let held = self.held();
+            let descriptors = held.descriptors.max(before.0.descriptors);
+            Held { descriptors, ..held }
+        };
+        while held() != before.0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(500));
         }
-        assert_eq!(self.held(), before.0, "something is left over\n{}", self.story());
+        assert_eq!(held(), before.0, "something is left over\n{}", self.story());
         let mappings = self.mappings();
         assert!(mappings <= before.1 + 8, "mappings are left over: {} before, {mappings}", before.1);
     }

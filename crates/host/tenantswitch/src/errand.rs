@@ -12,7 +12,7 @@ use p4shield_topology::{Compartment, Plan};
 use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -103,12 +103,23 @@ impl Host {
         }
         start.arg("--").args(command);
         start.envs(std::env::var_os("TERM").map(|terminal| ("TERM", terminal)));
-        Ok(spawn_among(first.as_fd(), &mut start)?)
+        start_among(first.as_fd(), &mut start, &planned.name)
     }
 
     /// Returns process 1 of a compartment, and a descriptor of it.
     fn first_process(&self, user: u32) -> Result<Option<(Pid, OwnedFd)>, TopologyError> {
         Ok(processes::first_of_users(&(user..user + 1))?.remove(&user))
+    }
+}
+
+/// Starts a program among the processes of this compartment, of which `first` is process 1.
+fn start_among(first: BorrowedFd<'_>, start: &mut Command, name: &str) -> Result<Child, ErrandError> {
+    match spawn_among(first, start) {
+        // A process that ends gives up its namespaces first. It is found until its last thread has ended.
+        Err(e) if e.source.raw_os_error() == Some(libc::ESRCH) => {
+            Err(ErrandError::NotRunning(name.to_owned()))
+        }
+        started => Ok(started?),
     }
 }
 
@@ -178,6 +189,7 @@ fn serving<'p>(plan: &'p Plan, tenant: &str) -> Result<&'p Compartment, ErrandEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{WaitId, WaitIdOptions};
 
     /// A plan with one compartment for two tenants.
     fn plan(in_out: serde_json::Value) -> Plan {
@@ -196,6 +208,18 @@ mod tests {
             "cores": "shared", "run": "/run", "compartments": [compartment],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_compartment_that_is_ending_does_not_run() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&ended);
+        let first = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::Pid(pid), options).unwrap();
+        let refused = start_among(first.as_fd(), &mut Command::new("true"), "alice").unwrap_err();
+        assert!(matches!(&refused, ErrandError::NotRunning(name) if name == "alice"), "{refused:?}");
+        ended.wait().unwrap();
     }
 
     #[test]

@@ -36,11 +36,16 @@ impl<'s> Daemon<'s> {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap_or_default()
     }
 
-    /// Returns the kinds of problems.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    /// Returns the kinds of problems; `None` while the daemon does not answer.
+    pub(crate) fn problems(&self) -> Option<Vec<String>> {
         let status = self.status();
-        let problems = status["problems"].as_array().cloned().unwrap_or_default();
-        problems.iter().map(|p| p["kind"].as_str().unwrap().to_owned()).collect()
+        let problems = status["problems"].as_array()?;
+        Some(problems.iter().map(|p| p["kind"].as_str().unwrap().to_owned()).collect())
+    }
+
+    /// Returns whether the daemon answers that its problems are these.
+    pub(crate) fn has_problems(&self, kinds: &[&str]) -> bool {
+        self.problems().is_some_and(|problems| problems == kinds)
     }
 }
 
@@ -64,7 +69,7 @@ fn the_daemon_applies_the_topology_and_starts_dead_switches() {
     wait_for_pings(&scene);
     wait_until("no problem", 20, || {
         daemon.status()["topology"]["switches"].as_array().is_some_and(|s| s.len() == 2)
-            && daemon.problems().is_empty()
+            && daemon.has_problems(&[])
     })
     .unwrap();
     let text = daemon.ask(&["status"]);
@@ -134,12 +139,12 @@ fn a_port_whose_interface_comes_later_is_served() {
     let Some(scene) = two_tenants() else { return };
     scene.host.ip("link set bob-web name away").unwrap();
     let daemon = Daemon::start(&scene);
-    wait_until("a problem", 30, || daemon.problems() == ["interface_down"]).unwrap();
+    wait_until("a problem", 30, || daemon.has_problems(&["interface_down"])).unwrap();
     let text = daemon.ask(&["status"]);
     assert!(text.contains("tenant bob, VM web, interface bob-web: it does not exist"), "{text}");
     for words in ["link set away down", "link set away name bob-web", "link set bob-web up"] {
         scene.host.ip(words).unwrap();
     }
     wait_for_pings(&scene);
-    wait_until("no problem", 30, || daemon.problems().is_empty()).unwrap();
+    wait_until("no problem", 30, || daemon.has_problems(&[])).unwrap();
 }

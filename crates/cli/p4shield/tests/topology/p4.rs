@@ -117,7 +117,7 @@ fn the_daemon_starts_dead_p4_switches() {
     })
     .unwrap();
     wait_for_pings(&scene);
-    wait_until("no problem", 20, || daemon.problems().is_empty()).unwrap();
+    wait_until("no problem", 20, || daemon.has_problems(&[])).unwrap();
     assert_eq!(stream.longest_gap(), 0, "alice lost packets");
 }
 

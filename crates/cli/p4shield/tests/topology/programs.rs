@@ -96,7 +96,7 @@ fn judges_at(scene: &Scene, daemon: &Daemon<'_>, Cell { level, switch, compartme
     })
     .unwrap();
     wait_for_the_program(scene);
-    wait_until("no problem", 20, || daemon.problems().is_empty())
+    wait_until("no problem", 20, || daemon.has_problems(&[]))
         .unwrap_or_else(|e| panic!("{cell}: {e}: {}", daemon.ask(&["status"])));
     let alice = &daemon.status()["tenants"][0];
     assert_eq!(alice["compartment"], compartment, "{cell}");
@@ -160,7 +160,7 @@ fn programs_stay_in_force_without_the_daemon() {
     let plan = scene.topology("plan");
     assert!(plan["compartments"][1]["tenants"][0]["vms"][0]["wire"].is_null(), "{plan}");
     let daemon = Daemon::start(&scene);
-    wait_until("the next daemon", 30, || daemon.problems().is_empty()).unwrap();
+    wait_until("the next daemon", 30, || daemon.has_problems(&[])).unwrap();
     let load = ["program", "load", "bob", "web", "ingress", &scene.path("deny.o").display().to_string()];
     let refused = daemon.ask(&load);
     assert!(

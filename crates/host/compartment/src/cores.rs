@@ -89,7 +89,7 @@ fn cores(set: &CpuSet) -> BTreeSet<u32> {
 }
 
 /// Returns the threads of a process, and of its descendants: QEMU is a child of a virtual machine's P4 VM.
-fn threads(process: Pid) -> Vec<Pid> {
+pub(crate) fn threads(process: Pid) -> Vec<Pid> {
     let (mut found, mut processes) = (Vec::new(), vec![process]);
     while let Some(process) = processes.pop() {
         let folder = format!("/proc/{}/task", process.as_raw_pid());

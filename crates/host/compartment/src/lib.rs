@@ -9,6 +9,7 @@
 //! | why a process failed: the last lines that it wrote | `output` |
 //! | limits of memory, processor time and number of processes | `cgroup` |
 //! | the cores on which a process runs | `cores` |
+//! | the time that it spends there, and waiting | `core_time` |
 //! | users that no other process has | `users` |
 //!
 //! Nothing here knows what a P4 VM does with a request, and nothing is done per packet.
@@ -18,6 +19,7 @@
 mod cgroup;
 mod command;
 mod compartment;
+mod core_time;
 mod cores;
 mod identity;
 mod output;
@@ -31,6 +33,7 @@ use std::time::Duration;
 pub use cgroup::{Cgroup, Group, Limits, NoCgroup, cgroup_of};
 pub use command::{P4VmCommand, firmware};
 pub use compartment::{Compartment, Launcher, StartError, is_recoverable};
+pub use core_time::{CoreTime, CoreTimes};
 pub use cores::CorePlacement;
 pub use identity::ProcessIdentity;
 pub use output::OutputTail;

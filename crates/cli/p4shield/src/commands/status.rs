@@ -61,6 +61,10 @@ fn show(s: &Status) {
         if let Some(error) = &t.error {
             output::line(format_args!("  last error: {error}"));
         }
+        if let Some(time) = t.core_time {
+            let [ran, waited] = [time.ran_us, time.waited_us].map(|us| us as f64 / 1e6);
+            output::line(format_args!("  ran for {ran:.1} s, and waited {waited:.1} s for a core"));
+        }
         for vm in &t.vms {
             output::line(format_args!(
                 "  VM {}: information {} ({} snapshots, {} forged, {} replayed, {} times stale), \

@@ -53,13 +53,20 @@ fn tenants(status: &Status) -> Vec<Family> {
     let mut up = gauge("p4vm_up", "Whether the tenant's P4 VM runs");
     let mut restarts = counter("p4vm_restarts", "Restarts of the tenant's P4 VM");
     let mut missing = gauge("p4vm_sandbox_missing", "Sandbox measures that the kernel lacks");
+    let mut ran = counter("p4vm_core_microseconds", "Time of the P4 VM's threads on cores");
+    let mut waited =
+        counter("p4vm_core_wait_microseconds", "Time in which they could run, and others had the core");
     for t in &status.tenants {
         let labels = vec![("tenant", t.name.clone())];
+        if let Some(time) = t.core_time {
+            ran.add(labels.clone(), time.ran_us);
+            waited.add(labels.clone(), time.waited_us);
+        }
         up.set(labels.clone(), u64::from(t.state == State::Running));
         restarts.add(labels.clone(), t.restarts);
         missing.set(labels.clone(), t.missing.len() as u64);
     }
-    vec![up, restarts, missing]
+    vec![up, restarts, ran, waited, missing]
 }
 
 fn problems(status: &Status) -> Vec<Family> {

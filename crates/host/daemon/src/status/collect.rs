@@ -10,13 +10,14 @@ use crate::status::problem::lines;
 use crate::status::problems;
 use crate::status::totals::Totals;
 use crate::status::{
-    DirectionStatus, HandshakeStatus, InfoStatus, IngressRule, KeyStatus, PortStatus, SessionStatus, State,
-    Status, TenantStatus, Unowned, VmStatus,
+    CoreTimeStatus, DirectionStatus, HandshakeStatus, InfoStatus, IngressRule, KeyStatus, PortStatus,
+    SessionStatus, State, Status, TenantStatus, Unowned, VmStatus,
 };
 use crate::supervisor::{KeyReport, SupervisorReport};
 use p4shield_abi::info::InfoStatus as Info;
 use p4shield_abi::{Direction, ProgramLimit};
 use p4shield_attach::UnownedCounts;
+use p4shield_compartment::CoreTime;
 use p4shield_control as control;
 use p4shield_mediator::{DirectionCounts, Reason};
 use p4shield_seal::KeyId;
@@ -107,11 +108,17 @@ fn tenant_status(
         error: report.error.clone(),
         channels: report.channels.clone(),
         cores: report.cores.clone(),
+        core_time: report.core_time.map(core_time),
         inline: report.inline.clone(),
         missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
         landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
         vms: tenant.numbered_vms().map(vm).collect(),
     })
+}
+
+fn core_time(time: CoreTime) -> CoreTimeStatus {
+    let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    CoreTimeStatus { ran_us: us(time.ran), waited_us: us(time.waited) }
 }
 
 fn seconds_now() -> u64 {

@@ -144,6 +144,9 @@ pub struct TenantStatus {
     /// Reason why its P4 VM shares a core with a switch's polling thread.
     #[serde(default)]
     pub cores: Option<String>,
+    /// Time on cores of its P4 VM and of those that it replaced; none if the kernel does not count it.
+    #[serde(default)]
+    pub core_time: Option<CoreTimeStatus>,
     /// An error or note about programs that run in switches.
     pub inline: Option<String>,
     /// Measures of the sandbox that are missing and that the operator allows to be missing.
@@ -152,6 +155,15 @@ pub struct TenantStatus {
     pub landlock_abi: i32,
     /// Its VMs.
     pub vms: Vec<VmStatus>,
+}
+
+/// Time of a P4 VM's threads on cores, which grows until the daemon ends. Adopted ones bring theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreTimeStatus {
+    /// Microseconds on cores.
+    pub ran_us: u64,
+    /// Microseconds in which threads could run, and others had the core or `cpu_percent` was used up.
+    pub waited_us: u64,
 }
 
 /// One user VM.

@@ -8,16 +8,17 @@
 //! P4 VM; the supervisor keeps trying.
 //!
 //! The thread is in `thread`. It starts the P4 VM (`p4shield_compartment`), provisions it with key, VMs and
-//! programs (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions
-//! switches, too (`inline`). `adopt` takes a P4 VM over from the daemon before. `change` applies a new
-//! configuration to the running P4 VM; `rotation` gives it new keys, which `crate::rotation` holds. `bundles`
-//! delivers signed bundles.
+//! programs (`provision`), connects it to the lanes (`channels`), and keeps it off the cores on which
+//! switches poll (`cores`). With placement `inline` it provisions switches, too (`inline`). `adopt` takes a
+//! P4 VM over from the daemon before. `change` applies a new configuration to the running P4 VM; `rotation`
+//! gives it new keys, which `crate::rotation` holds. `bundles` delivers signed bundles.
 
 mod adopt;
 mod ask;
 mod bundles;
 mod change;
 mod channels;
+mod cores;
 mod epochs;
 mod inline;
 mod limits;
@@ -37,7 +38,7 @@ use crate::rotation::KeyRotation;
 use crate::status::State;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_compartment::{Cgroup, Launcher, P4VmCommand};
+use p4shield_compartment::{Cgroup, CoreTime, Launcher, P4VmCommand};
 use p4shield_control as control;
 use p4shield_control::SandboxReport;
 use plan::Gate;
@@ -67,6 +68,8 @@ pub(crate) struct SupervisorReport {
     pub(crate) channels: Option<String>,
     /// Reason why the P4 VM shares a core with a switch's polling thread.
     pub(crate) cores: Option<String>,
+    /// Time on cores of this P4 VM and of those that it replaced.
+    pub(crate) core_time: Option<CoreTime>,
     /// By VM: what the daemon knows of its keys.
     pub(crate) keys: Vec<KeyReport>,
     /// Reason why the program of a VM and direction does not run.

@@ -3,6 +3,7 @@
 use super::ANSWER_TIMEOUT;
 use super::bundles::{self, BundleVersions, LoadedProgram};
 use super::channels::Channels;
+use super::cores::Cores;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::limits::limits;
@@ -19,7 +20,7 @@ use p4shield_abi::Direction;
 use p4shield_bundle::PublicKey;
 use p4shield_channel::Doorbell;
 use p4shield_compartment::{Compartment, is_recoverable};
-use p4shield_compartment::{CorePlacement, Group, RESTART_PAUSES, reap_failed_starts, reap_last_starts};
+use p4shield_compartment::{Group, RESTART_PAUSES, reap_failed_starts, reap_last_starts};
 use p4shield_control::{ClientError, Hello, ProgramSlot, Reply, Request, Resources};
 use p4shield_text::chain;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -51,7 +52,7 @@ pub(super) struct SupervisorThread {
     pauses: ExponentialBackoff,
     pause: Duration,
     pub(super) channels: Channels,
-    cores: CorePlacement,
+    cores: Cores,
     /// Switches that run the programs themselves; empty unless the placement is `inline`.
     pub(super) switches: InlineSwitches,
     /// The tenant's keys, with those that the running P4 VM has.
@@ -83,7 +84,7 @@ impl SupervisorThread {
             pauses: RESTART_PAUSES.build(),
             pause: Duration::ZERO,
             channels: Channels::default(),
-            cores: CorePlacement::default(),
+            cores: Cores::default(),
             switches: InlineSwitches::default(),
             keys: Keys::default(),
             plan: None,
@@ -398,11 +399,8 @@ impl SupervisorThread {
         {
             return self.replace(&fault, Duration::ZERO);
         }
-        let Some(process) = self.process.as_deref_mut() else { return };
-        let polling = self.config.attachment.polling_cores();
-        let (bound, vm) = (self.config.tenant.cpu, self.config.command.machine.is_some());
-        let shared = self.cores.update(process.pid(), (bound, vm), &polling);
-        self.report().cores = shared;
+        let Some(process) = self.process.as_deref() else { return };
+        self.cores.update(&self.config, process.pid(), &self.report);
         let Some(process) = self.process.as_deref_mut() else { return };
         match self.channels.update(&self.config, process) {
             Ok(refusal) => self.report().channels = refusal,

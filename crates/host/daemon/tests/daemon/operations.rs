@@ -58,6 +58,10 @@ fn status_and_metrics() {
     wait_for("log records", || api::status(&socket).unwrap().tenants[1].vms[0].log_records > 0);
     let metrics = api::metrics(&socket).unwrap();
     assert!(metrics.contains("p4shield_p4vm_up{tenant=\"bob\"} 1"), "{metrics}");
+    if Path::new("/proc/self/schedstat").exists() {
+        assert!(alice.core_time.is_some_and(|time| time.ran_us > 0), "{alice:?}");
+        assert!(metrics.contains("p4shield_p4vm_core_wait_microseconds_total{tenant=\"bob\"} "), "{metrics}");
+    }
     // The P4 VMs run without privileges.
     let status = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let text = status(alice.pid.unwrap());

@@ -31,6 +31,7 @@ s/(ingress|egress) at (xdp|tcx|tc)/\1 at HOOK/g
 s/(\} )[0-9]+$/\1N/
 s/, time [0-9]+ms/, time N/
 s/^rtt .*/rtt/
+s/(ran for|waited) [0-9.]+ s/\1 N s/g
 s/p4shield [0-9.]+ \(/p4shield VERSION (/
 ";
 

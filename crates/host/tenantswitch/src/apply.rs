@@ -3,7 +3,7 @@
 use crate::compartment::{Place, cgroup_name, end_p4_on_host, namespace, stop};
 use crate::inside::Machine;
 use crate::state::{State, check_reach};
-use crate::{TopologyError, host_ports, pairs, processes};
+use crate::{TopologyError, host_ports, pairs, processes, room};
 use p4shield_compartment::Cgroup;
 use p4shield_config::{Config, Datapath, SwitchKind, Topology};
 use p4shield_nicswitch::NicSwitch as _;
@@ -50,6 +50,8 @@ pub struct Applied {
     pub ports: Vec<String>,
     /// Ports of the plan whose interfaces do not exist: apply again once they do.
     pub absent: Vec<String>,
+    /// Settings of the host that were raised, as sysctl(8) writes them.
+    pub settings: Vec<String>,
 }
 
 impl Host {
@@ -111,6 +113,9 @@ impl Host {
         // First, so that the next plan has the same numbers, whatever happens to this process.
         self.state.write(plan)?;
         let mut done = Applied::default();
+        if plan.switch == SwitchKind::Ovs && plan.datapath != Datapath::Dpdk && plan.machine.is_none() {
+            done.settings.extend(room::allow());
+        }
         // A card serves its other ports also if it refuses one.
         let prepared = self.prepare_card(plan, &mut done);
         let failed = self.ensure_all(plan, &mut done)?;

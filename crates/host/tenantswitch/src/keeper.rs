@@ -211,15 +211,20 @@ impl Keeping {
         let mut kept = locked(&self.shared.kept);
         match done {
             Ok(done) => {
-                let Applied { started, removed, connected, ports, absent } = done;
+                let Applied { started, removed, connected, ports, absent, settings } = done;
                 // Those that ran before them have ended, as they had to.
                 self.watched.retain(|name, _| !started.contains(name));
-                if [&started, &removed, &connected, &ports].into_iter().any(|names| !names.is_empty()) {
-                    let (started, removed) = (started.join(" "), removed.join(" "));
+                if [&started, &removed, &connected, &ports, &settings]
+                    .into_iter()
+                    .any(|names| !names.is_empty())
+                {
+                    let [started, removed, settings] =
+                        [started, removed, settings].map(|names| names.join(" "));
                     tracing::info!(
                         event = "topology_applied",
                         started,
                         removed,
+                        settings,
                         "the tenants' switches are as planned"
                     );
                 }

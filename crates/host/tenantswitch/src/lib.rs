@@ -8,6 +8,7 @@
 //! | the host's interfaces that are ports at the baseline | `host_ports` |
 //! | the NIC switch | `nic` |
 //! | the host's huge pages | `huge_pages` |
+//! | its limit of the packets that ports hold | `room` |
 //! | the interfaces that connect compartments with it | `pairs` |
 //! | what was applied before | `state` |
 //! | how the switches are | `status`, `usage` |
@@ -37,6 +38,7 @@ mod order;
 mod pairs;
 mod processes;
 mod read_line;
+mod room;
 mod state;
 mod status;
 mod tls;

@@ -3,14 +3,17 @@
 
 use super::levels::{AWAY, PAUSE, Stream};
 use super::scene::{NIC_SWITCH, Scene, pings};
-use super::{in_guest, two_tenants};
+use super::{buffers, in_guest, two_tenants};
 use std::fs;
 
 /// Modules of the guest's kernel.
 const MODULES: [&str; 6] = ["bridge", "veth", "tun", "nf_tables", "nft_limit", "nft_objref"];
 /// Tests that run in the guest.
-const TESTS: [&str; 2] =
-    ["pings_go_where_the_policy_says", "bridge::inside::a_change_of_the_back_end_keeps_networks"];
+const TESTS: [&str; 3] = [
+    buffers::RAISED,
+    "pings_go_where_the_policy_says",
+    "bridge::inside::a_change_of_the_back_end_keeps_networks",
+];
 
 #[test]
 fn the_kernels_bridge_serves_a_topology() {

@@ -77,3 +77,19 @@ fn one_thread_of_a_compartment_may_take_descriptors() {
     // A filter for descriptors is the last one that the first process applies.
     assert!(others.iter().all(|(_, count)| *count == taker.1 + 1), "{threads:?}");
 }
+
+/// A test for a guest whose kernel has a low limit. Its scene's host is a namespace, which cannot raise it.
+pub(crate) const RAISED: &str = "buffers::apply_raises_the_hosts_limit";
+
+#[test]
+#[ignore = "changes a setting of the host: runs in a guest"]
+fn apply_raises_the_hosts_limit() {
+    let scene = two_tenants().unwrap();
+    let limit = || std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    assert_eq!(limit(), "212992\n", "the kernel's own");
+    let mut apply = Command::new(env!("CARGO_BIN_EXE_p4shield"));
+    let out = apply.args(["topology", "apply", "--config"]).arg(scene.config()).output().unwrap();
+    // The VMs' interfaces are in the scene.
+    println!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(limit(), format!("{}\n", BYTES / 2));
+}

@@ -8,6 +8,7 @@
 //! sockets by `pidfd_getfd` and sets their size. This thread is the only one of the compartment that may.
 
 use super::log::log;
+use crate::room::BYTES;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -15,9 +16,6 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::mpsc::{Sender, channel};
 
-/// Bytes of frames and their descriptions that a socket holds: the kernel doubles the number (`man 7 socket`,
-/// `SO_RCVBUF`), which is room for 1,800 frames of 1,500 bytes.
-const BYTES: usize = 2 << 20;
 /// A switch's descriptors are below this number, the limit of a compartment's processes.
 const DESCRIPTORS: i32 = 4096;
 

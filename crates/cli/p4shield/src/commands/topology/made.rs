@@ -41,12 +41,17 @@ impl Apply {
 }
 
 fn report(applied: &Applied) {
-    let Applied { started, connected, removed, ports, absent } = applied;
-    if [started, connected, removed, ports].into_iter().all(Vec::is_empty) {
+    let Applied { started, connected, removed, ports, absent, settings } = applied;
+    if [started, connected, removed, ports, settings].into_iter().all(Vec::is_empty) {
         output::line("nothing to change");
     }
-    let lists =
-        [("started", started), ("removed", removed), ("connected", connected), ("ports changed", ports)];
+    let lists = [
+        ("started", started),
+        ("removed", removed),
+        ("connected", connected),
+        ("ports changed", ports),
+        ("raised", settings),
+    ];
     for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         output::line(format_args!("{what}: {}", names.join(" ")));
     }

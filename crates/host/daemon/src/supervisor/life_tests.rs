@@ -27,6 +27,8 @@ struct Script {
     is_mute: bool,
     /// What a mediator reports.
     fault: Option<String>,
+    /// It ends when a mediator has reported.
+    is_ending: bool,
     /// Starts, requests and ends.
     events: Vec<String>,
 }
@@ -50,7 +52,7 @@ impl Fake {
             script.failures = left;
             return Err(StartError::UnknownSender);
         }
-        (script.has_ended, script.is_mute, script.fault) = (false, false, None);
+        *script = Script { events: std::mem::take(&mut script.events), ..Script::default() };
         Ok(Box::new(FakeP4Vm(self.clone(), SandboxReport::default())))
     }
 }
@@ -132,7 +134,9 @@ impl Attachment for Fake {
     fn detach_channels(&self, _: usize) {}
 
     fn fault(&self, _: usize) -> Option<String> {
-        self.script().fault.clone()
+        let mut script = self.script();
+        script.has_ended |= script.is_ending && script.fault.is_some();
+        script.fault.clone()
     }
 
     fn totals(&self) -> Totals {
@@ -241,6 +245,16 @@ fn a_p4_vm_whose_channel_failed_is_replaced() {
     let life = Life::start(Script::default());
     let why = life.replaced_after(|script| script.fault = Some("a ring is damaged".to_owned()));
     assert!(why.starts_with("a ring is damaged; "), "{why}");
+}
+
+#[test]
+fn the_end_of_a_p4_vm_is_named_before_what_mediators_see() {
+    let life = Life::start(Script::default());
+    let why = life.replaced_after(|script| {
+        script.fault = Some("the P4 VM is gone".to_owned());
+        script.is_ending = true;
+    });
+    assert!(why.starts_with("its process ended; "), "{why}");
 }
 
 #[test]

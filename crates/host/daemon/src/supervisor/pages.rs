@@ -6,6 +6,7 @@ use p4shield_abi::handshake_page::HANDSHAKE_PAGE_SIZE;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{SharedMemory, ShmError};
+use p4shield_text::chain;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -149,6 +150,15 @@ impl Drop for Page {
             );
         }
     }
+}
+
+/// Describes why pages cannot be created, with a remedy.
+pub(super) fn pages_advice(error: &PageError) -> String {
+    format!(
+        "cannot create its pages: {}; free the path, or set another info_page or log_page and run \
+         `p4shield reload`; the daemon tries again until then",
+        chain(error)
+    )
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::cores::Cores;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::limits::limits;
-use super::pages::{Page, PageError};
+use super::pages::{Page, PageError, pages_advice};
 use super::plan::Plan;
 use super::provision::{self, Objects, Pages};
 use super::{Answer, Command, SupervisorConfig, SupervisorReport};
@@ -33,6 +33,10 @@ const STABLE: Duration = Duration::from_secs(30);
 const MAX_COMMANDS: usize = 64;
 /// Time for the P4 VM to publish its last log records after the request to stop.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Time for a process to end whose channels a mediator found closed: the kernel closes them first.
+const ENDING: Duration = Duration::from_millis(50);
+const ENDED: &str = "its process ended";
 
 /// The state of the thread.
 pub(super) struct SupervisorThread {
@@ -173,7 +177,7 @@ impl SupervisorThread {
                 break;
             }
             if ended {
-                self.replace("its process ended", Duration::ZERO);
+                self.replace(ENDED, Duration::ZERO);
             } else {
                 self.check();
             }
@@ -207,6 +211,13 @@ impl SupervisorThread {
         };
         self.doorbell.drain();
         ended
+    }
+
+    /// Returns whether the P4 VM ends within [`ENDING`].
+    fn is_ending(&mut self) -> bool {
+        let end = Instant::now() + ENDING;
+        let left = || Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+        std::iter::from_fn(left).any(|left| self.sleep(left))
     }
 
     /// Executes the pending commands. Returns false after the command to stop.
@@ -397,7 +408,8 @@ impl SupervisorThread {
         if let Some(fault) =
             self.process.as_ref().and_then(|_| self.config.attachment.fault(self.config.index))
         {
-            return self.replace(&fault, Duration::ZERO);
+            let why = if self.is_ending() { ENDED } else { &fault };
+            return self.replace(why, Duration::ZERO);
         }
         let Some(process) = self.process.as_deref() else { return };
         self.cores.update(&self.config, process.pid(), &self.report);
@@ -501,13 +513,4 @@ impl SupervisorThread {
             }
         }
     }
-}
-
-/// Describes why pages cannot be created, with a remedy.
-pub(super) fn pages_advice(error: &PageError) -> String {
-    format!(
-        "cannot create its pages: {}; free the path, or set another info_page or log_page and run \
-         `p4shield reload`; the daemon tries again until then",
-        chain(error)
-    )
 }

@@ -11,6 +11,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use p4shield_testbed::process::{last_lines, product, run};
@@ -40,6 +41,8 @@ const MEMORY: u32 = 1024;
 
 /// Seconds for an emulated guest to boot beside two others.
 const BOOT: u64 = 240;
+/// Longest time between the end of a killed guest's console and that of its process.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// Where a VM's ingress program judges packets: the value of `sides` in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +133,13 @@ impl Scene {
     pub(super) fn look(&mut self) -> anyhow::Result<()> {
         self.check_parts()?;
         let told = self.client.look().and_then(|ended| Ok(ended.or(self.user_vm.look()?)));
-        // A guest that ended meanwhile has said nothing.
+        // A guest that ended meanwhile has said nothing. One that is killed closes its console first.
+        let end = Instant::now() + if told.is_err() { ENDING } else { Duration::ZERO };
         self.check_parts()?;
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            self.check_parts()?;
+        }
         match told? {
             Some(ended) => bail!("during the demo, {ended}"),
             None => Ok(()),

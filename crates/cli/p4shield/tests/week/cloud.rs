@@ -172,6 +172,15 @@ impl Cloud {
         metrics.lines().filter(of).collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns how many of a tenant's packets were dropped at their deadline.
+    pub(crate) fn missed_deadlines(&self, tenant: &str) -> usize {
+        let metrics = self.p4shield("metrics", &[]).1;
+        let labels = [format!("tenant=\"{tenant}\""), "reason=\"deadline\"".to_owned()];
+        let lines = metrics.lines().filter(|line| line.starts_with("p4shield_packets_dropped_total"));
+        let of = lines.filter(|line| labels.iter().all(|label| line.contains(label)));
+        of.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
+    }
+
     pub(crate) fn reload(&self, configuration: &Configuration) {
         std::fs::write(self.folder.path().join("p4shield.toml"), configuration.text(self.attachment))
             .unwrap();

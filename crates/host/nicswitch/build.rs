@@ -6,7 +6,10 @@ use std::process::Command;
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    compile(Path::new("src/bpf/nic.bpf.c"), &out.join("nic.bpf.o"), &arch);
+    for hook in ["xdp", "tc"] {
+        let source = format!("src/bpf/{hook}.bpf.c");
+        compile(Path::new(&source), &out.join(hook).with_extension("bpf.o"), &arch);
+    }
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
 }

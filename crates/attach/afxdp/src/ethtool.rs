@@ -111,7 +111,15 @@ pub fn keep_received_tags(interface: &str) -> io::Result<()> {
 /// # Errors
 /// The driver's error. It may have switched the other off.
 pub fn receive_unchanged(interface: &str) -> io::Result<()> {
-    clear_flags(interface, FLAG_RX_VLAN).and(clear_flags(interface, FLAG_LRO))
+    clear_flags(interface, FLAG_RX_VLAN).and(receive_divided(interface))
+}
+
+/// Has the interface's driver hand over packets as they were on the wire, not merged (LRO).
+///
+/// # Errors
+/// The driver's error.
+pub fn receive_divided(interface: &str) -> io::Result<()> {
+    clear_flags(interface, FLAG_LRO)
 }
 
 /// Makes the kernel insert VLAN tags into the frames that are sent through the interface.
@@ -128,7 +136,7 @@ pub fn keep_sent_tags(interface: &str) -> io::Result<()> {
 /// The driver's error.
 pub fn receive_unmerged(interface: &str) -> io::Result<()> {
     let gro = call(interface, &mut Value { command: SET_GRO, data: 0 });
-    clear_flags(interface, FLAG_LRO).and(gro)
+    receive_divided(interface).and(gro)
 }
 
 /// Switches the merging of received packets on: a veth then receives in NAPI, without which the kernel drops

@@ -11,44 +11,64 @@ use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder};
 
-/// Priority and handle of the filter, by which a later process finds it again.
+/// Priority of the filters.
 const PRIORITY: u32 = 1;
-const HANDLE: u32 = 0x5034; // "P4"
+/// Handle of the filters by which a later process finds them again: "P4".
+const HANDLE: u32 = 0x5034;
 
-fn hook(program: BorrowedFd<'_>, interface: u32, point: TcAttachPoint) -> TcHook {
-    TcHookBuilder::new(program)
-        .ifindex(interface.cast_signed())
-        .replace(true)
-        .handle(HANDLE)
-        .priority(PRIORITY)
-        .hook(point)
+/// The filters that close an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'a> {
+    programs: [(TcAttachPoint, BorrowedFd<'a>); 2],
+    handle: u32,
 }
 
-/// Closes the interface to everything but AF_XDP.
-///
-/// # Errors
-/// The kernel's error; `clsact` and the BPF classifier are needed.
-pub fn close(program: BorrowedFd<'_>, interface: u32) -> libbpf_rs::Result<()> {
-    for point in [TC_INGRESS, TC_EGRESS] {
-        hook(program, interface, point).create()?.attach()?;
+impl<'a> Guard<'a> {
+    /// A guard that drops everything by `program`, in both directions.
+    #[must_use]
+    pub const fn dropping(program: BorrowedFd<'a>) -> Self {
+        Self { programs: [(TC_INGRESS, program), (TC_EGRESS, program)], handle: HANDLE }
     }
-    Ok(())
-}
 
-/// Returns whether the interface is closed in both directions. `program` is the one that closes: the kernel
-/// finds its filter by the place, so another process may have loaded and attached it.
-#[must_use]
-pub fn is_closed(program: BorrowedFd<'_>, interface: u32) -> bool {
-    [TC_INGRESS, TC_EGRESS].into_iter().all(|point| hook(program, interface, point).query().is_ok())
-}
-
-/// Opens the interface again, only on the operator's request, when a wire is removed.
-///
-/// # Errors
-/// The kernel's error.
-pub fn open(program: BorrowedFd<'_>, interface: u32) -> libbpf_rs::Result<()> {
-    for point in [TC_INGRESS, TC_EGRESS] {
-        hook(program, interface, point).detach()?;
+    /// A guard that drops everything by `dropping`, except for what `outward` sends. An interface may have it
+    /// beside the other one.
+    #[must_use]
+    pub const fn passing(dropping: BorrowedFd<'a>, outward: BorrowedFd<'a>) -> Self {
+        Self { programs: [(TC_INGRESS, dropping), (TC_EGRESS, outward)], handle: HANDLE + 1 }
     }
-    Ok(())
+
+    fn hooks(&self, interface: u32) -> impl Iterator<Item = TcHook> {
+        let handle = self.handle;
+        self.programs.into_iter().map(move |(point, program)| {
+            TcHookBuilder::new(program)
+                .ifindex(interface.cast_signed())
+                .replace(true)
+                .handle(handle)
+                .priority(PRIORITY)
+                .hook(point)
+        })
+    }
+
+    /// Closes the interface.
+    ///
+    /// # Errors
+    /// The kernel's error; `clsact` and the BPF classifier are needed.
+    pub fn close(&self, interface: u32) -> libbpf_rs::Result<()> {
+        self.hooks(interface).try_for_each(|mut hook| hook.create()?.attach().map(drop))
+    }
+
+    /// Returns whether the interface is closed in both directions. The kernel finds the filters by their
+    /// place, so another process may have loaded and attached them.
+    #[must_use]
+    pub fn is_closed(&self, interface: u32) -> bool {
+        self.hooks(interface).all(|mut hook| hook.query().is_ok())
+    }
+
+    /// Opens the interface again, only on the operator's request, as when a wire is removed.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open(&self, interface: u32) -> libbpf_rs::Result<()> {
+        self.hooks(interface).try_for_each(|mut hook| hook.detach())
+    }
 }

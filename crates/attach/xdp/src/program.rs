@@ -10,6 +10,7 @@ use std::path::Path;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 
+use crate::guard::Guard;
 use crate::interfaces::Interface;
 
 /// The most queues of an interface, as in `redirect.bpf.c`.
@@ -20,6 +21,9 @@ const DEVICE_BOUND: u32 = 1 << 6;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
+
+/// Index of the loopback interface in each network namespace (`LOOPBACK_IFINDEX`).
+const LOOPBACK: i32 = 1;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
 
@@ -166,11 +170,10 @@ impl XdpProgram {
         }
         let object = open.load().map_err(failed("load the XDP program"))?;
         let program = object.progs().find(|p| p.name() == name).expect("the object has this program");
-        let fd = create_link(program.as_fd(), interface.index, flags).map_err(|source| XdpError::Attach {
-            interface: interface.name.clone(),
-            hint: remedy(&source),
-            source,
-        })?;
+        let fd =
+            create_link(program.as_fd(), interface.index, libbpf_sys::BPF_XDP, flags).map_err(|source| {
+                XdpError::Attach { interface: interface.name.clone(), hint: remedy(&source), source }
+            })?;
         Ok(Self { native: flags == NATIVE, tagged, interface: interface.index, _link: Link(fd), object })
     }
 
@@ -200,7 +203,7 @@ impl XdpProgram {
     /// # Errors
     /// What the kernel says.
     pub fn close_guard(&self) -> libbpf_rs::Result<()> {
-        crate::guard::close(self.guard(), self.interface)
+        Guard::dropping(self.guard()).close(self.interface)
     }
 
     /// Opens the interface again.
@@ -208,7 +211,7 @@ impl XdpProgram {
     /// # Errors
     /// What the kernel says.
     pub fn open_guard(&self) -> libbpf_rs::Result<()> {
-        crate::guard::open(self.guard(), self.interface)
+        Guard::dropping(self.guard()).open(self.interface)
     }
 
     fn guard(&self) -> BorrowedFd<'_> {
@@ -269,32 +272,58 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Attaches a program in an interface's driver by a link that is pinned at `path` in a BPF file system, so
-/// that it outlives this process.
+/// Where a program sees the frames that an interface receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In its driver, by XDP.
+    Driver,
+    /// At the ingress of traffic control, before all other filters (`tcx`, Linux 6.6).
+    Ingress,
+}
+
+/// Returns whether this kernel has [`Place::Ingress`].
+#[must_use]
+pub fn has_ingress() -> bool {
+    // SAFETY: all-zero is a valid `bpf_prog_query_opts`: it asks for numbers only.
+    let mut options: libbpf_sys::bpf_prog_query_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    // SAFETY: libbpf reads and writes live options of the size that they contain.
+    let found =
+        unsafe { libbpf_sys::bpf_prog_query_opts(LOOPBACK, libbpf_sys::BPF_TCX_INGRESS, &raw mut options) };
+    // Others than "invalid argument" are about the loopback interface or this process.
+    found != -libc::EINVAL
+}
+
+/// Attaches a program to an interface by a link that is pinned at `path` in a BPF file system, so that it
+/// outlives this process.
 ///
 /// # Errors
 /// The kernel's error, for which [`remedy`] may have advice.
-pub fn attach_pinned(program: BorrowedFd<'_>, interface: u32, path: &Path) -> io::Result<()> {
+pub fn attach_pinned(program: BorrowedFd<'_>, place: Place, interface: u32, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let link = create_link(program, interface, NATIVE)?;
+    let (kind, flags) = match place {
+        Place::Driver => (libbpf_sys::BPF_XDP, NATIVE),
+        Place::Ingress => (libbpf_sys::BPF_TCX_INGRESS, libbpf_sys::BPF_F_BEFORE),
+    };
+    let link = create_link(program, interface, kind, flags)?;
     // SAFETY: a system call with a live descriptor and a string that ends with a zero.
     let pinned = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) };
     if pinned < 0 { Err(io::Error::from_raw_os_error(-pinned)) } else { Ok(()) }
 }
 
-fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+fn create_link(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    kind: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
     // SAFETY: all-zero is a valid `bpf_link_create_opts`: no options.
     let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
     options.sz = size_of_val(&options) as libbpf_sys::size_t;
     options.flags = flags;
     // SAFETY: libbpf reads live options of the size that they contain.
     let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            interface.cast_signed(),
-            libbpf_sys::BPF_XDP,
-            &raw const options,
-        )
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface.cast_signed(), kind, &raw const options)
     };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));

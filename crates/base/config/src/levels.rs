@@ -106,8 +106,10 @@ impl Datapath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NicSwitchKind {
-    /// A program of P4 Shield's on each port, in XDP.
+    /// A program of P4 Shield's on each port, in traffic control.
     #[default]
+    Tc,
+    /// A program of P4 Shield's on each port, in XDP.
     Xdp,
     /// The kernel's bridge, with rules of nftables at its ports.
     Bridge,
@@ -117,12 +119,13 @@ pub enum NicSwitchKind {
 
 impl NicSwitchKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Xdp, Self::Bridge, Self::Sriov];
+    pub const ALL: [Self; 4] = [Self::Tc, Self::Xdp, Self::Bridge, Self::Sriov];
 
     /// Returns its name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Tc => "tc",
             Self::Xdp => "xdp",
             Self::Bridge => "bridge",
             Self::Sriov => "sriov",

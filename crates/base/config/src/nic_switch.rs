@@ -12,7 +12,7 @@ pub(super) const MAX_VLAN: u16 = 4094;
 /// Returns the highest VLAN that a tenant may have.
 pub(super) const fn last_vlan(nic_switch: NicSwitchKind) -> u16 {
     match nic_switch {
-        NicSwitchKind::Xdp | NicSwitchKind::Sriov => MAX_VLAN,
+        NicSwitchKind::Tc | NicSwitchKind::Xdp | NicSwitchKind::Sriov => MAX_VLAN,
         // Inside a bridge, compartments' sides to the outside and the uplink have the last one.
         NicSwitchKind::Bridge => MAX_VLAN - 1,
     }

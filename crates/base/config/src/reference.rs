@@ -229,10 +229,12 @@ const TOPOLOGY: &[Key] = &[
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
          DPDK (`openvswitch-switch-dpdk`). P4 switches have AF_XDP sockets."),
-    key("nic_switch", "string", Value("\"xdp\""), Words(&["xdp", "bridge", "sriov"]), ALL,
-        "What passes frames between VMs, switches and uplink above the baseline. `xdp`: a program on each \
-         port, in XDP; `bridge`: the kernel's bridge and nftables, which need \
-         `CONFIG_BRIDGE_VLAN_FILTERING`, Linux 5.18, the program `nft`, and \
+    key("nic_switch", "string", Absent("`tc`; `xdp` before Linux 6.6, which lacks tcx"),
+        Words(&["tc", "xdp", "bridge", "sriov"]), ALL,
+        "What passes frames between VMs, switches and uplink above the baseline. `tc`: a program on each \
+         port, in traffic control; `xdp`: the same in XDP, which drops a flood from the network at less \
+         cost, and passes less between interfaces of the host; `bridge`: the kernel's bridge and nftables, \
+         which need `CONFIG_BRIDGE_VLAN_FILTERING`, Linux 5.18, the program `nft`, and \
          `net.bridge.bridge-nf-call-*` at 0; `sriov`: the switch of the uplink's network card, between \
          virtual functions."),
     key("outside_vlan", "integer", Absent("required with `nic_switch = \"sriov\"`"),

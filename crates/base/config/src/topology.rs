@@ -52,8 +52,9 @@ pub struct Topology {
     pub switch: SwitchKind,
     /// How the switches receive and send.
     pub datapath: Datapath,
-    /// The back end of the NIC switch.
-    pub nic_switch: NicSwitchKind,
+    /// The back end of the NIC switch; `None`: [`NicSwitchKind::Tc`] if the host's kernel can, or else
+    /// [`NicSwitchKind::Xdp`].
+    pub nic_switch: Option<NicSwitchKind>,
     /// The VLAN in which a network card puts switches' sides to the outside; 0: none.
     pub outside_vlan: u16,
     /// Their virtual machines; `None`: their compartments are processes.
@@ -73,8 +74,8 @@ pub struct Topology {
 impl Topology {
     /// Returns the highest VLAN that a tenant may have.
     #[must_use]
-    pub const fn last_vlan(&self) -> u16 {
-        last_vlan(self.nic_switch)
+    pub fn last_vlan(&self) -> u16 {
+        last_vlan(self.nic_switch.unwrap_or_default())
     }
 }
 
@@ -167,7 +168,7 @@ impl Checker<'_> {
             cores,
             switch,
             datapath,
-            nic_switch,
+            nic_switch: t.nic_switch.as_ref().map(|_| nic_switch),
             outside_vlan,
             machine,
             first_vlan,

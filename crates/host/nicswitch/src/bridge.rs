@@ -14,7 +14,7 @@
 //! | a port sends no more than its rate | no | yes |
 //! | the host's stack gets no frame of a port, and sends none into it | the bridge has no VLAN itself | yes |
 //!
-//! It differs from [`crate::Xdp`]:
+//! It differs from [`crate::Software`]:
 //!
 //! - Frames need no other end that takes redirected ones, and no complete checksums.
 //! - Neighbour discovery passes with the options that hosts use: a link-layer address, a nonce, or both.

@@ -15,18 +15,22 @@
 //!
 //! | back end | the switch is | enforces |
 //! |---|---|---|
-//! | [`Xdp`] | in software: a program on each port's interface | all of the policy |
+//! | [`Software`] | a program on each port's interface, in XDP or traffic control | all of the policy |
 //! | [`Bridge`] | the kernel's bridge, with rules of nftables at its ports | all of the policy, see there |
 //! | [`Sriov`] | a network card's, between its virtual functions | VLANs and source MAC addresses, see there |
 //!
-//! [`Xdp`] needs from its caller:
+//! [`Software`] needs from its caller, with [`Hook::Xdp`]:
 //!
-//! - Each port's interface exists, and its other end takes redirected frames: the peer of a veth needs NAPI,
-//!   by `ethtool -K X gro on` before it moves to another namespace, or by an XDP program of its own.
+//! - Each port's other end takes redirected frames: the peer of a veth needs NAPI, by `ethtool -K X gro on`
+//!   before it moves to another namespace, or by an XDP program of its own.
 //! - Its driver has XDP, as those of veths and taps do. An interface without is connected by a bridge and a
 //!   veth pair.
-//! - A sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's remark that a
-//!   checksum is undone does not survive a redirect.
+//!
+//! With [`Hook::TrafficControl`], the caller has uplink and VMs' interfaces receive packets as they were
+//! sent, not merged (GRO, LRO): those that are longer than a target's MTU are dropped.
+//!
+//! With each hook, a sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's
+//! remark that a checksum is undone survives neither a redirect in XDP nor the packet sockets of a switch.
 //!
 //! A switch on the host has no mediation; [`HostGuard`] keeps the host's own stack off its ports.
 //!
@@ -41,15 +45,15 @@ mod error;
 mod guard;
 mod nft;
 mod policy;
+mod software;
 mod sriov;
-mod xdp;
 
 pub use bridge::Bridge;
 pub use counters::{PortCounters, Reason};
 pub use error::NicError;
 pub use guard::HostGuard;
+pub use software::{Hook, Software};
 pub use sriov::{Function, Sriov};
-pub use xdp::Xdp;
 
 use p4shield_topology::Port;
 

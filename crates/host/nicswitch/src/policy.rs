@@ -31,6 +31,10 @@ const OUTSIDE_MAC: u8 = 4;
 const OUTSIDE_ADDRESS: u8 = 5;
 const ANY_MAC: u8 = 6;
 
+/// Flags of an entry, as in `maps.bpf.h`.
+const HAS_TARGET: u8 = 1;
+const DIRECTLY: u8 = 2;
+
 /// A key, as `struct key`.
 #[derive(Default)]
 struct Key {
@@ -80,7 +84,7 @@ struct Entry {
     target: u32,
     vlan: u16,
     role: u8,
-    has_target: bool,
+    flags: u8,
     mac: MacAddr6,
     gateway: MacAddr6,
     /// Nanoseconds for each frame; 0: there is no limit.
@@ -90,8 +94,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn to(target: u32) -> Self {
-        Self { target, ..Self::default() }
+    fn to(target: u32, flags: u8) -> Self {
+        Self { target, flags, ..Self::default() }
     }
 
     fn bytes(&self) -> [u8; ENTRY] {
@@ -99,7 +103,7 @@ impl Entry {
         bytes[..4].copy_from_slice(&self.target.to_ne_bytes());
         bytes[4..6].copy_from_slice(&self.vlan.to_ne_bytes());
         bytes[6] = self.role;
-        bytes[7] = u8::from(self.has_target);
+        bytes[7] = self.flags;
         bytes[8..14].copy_from_slice(self.mac.as_bytes());
         bytes[14..20].copy_from_slice(self.gateway.as_bytes());
         bytes[20..24].copy_from_slice(&self.interval.to_ne_bytes());
@@ -126,9 +130,17 @@ fn target<'a>(ports: &'a [Port], of: &Port) -> Option<&'a Port> {
     })
 }
 
+/// Returns the flag of a target: compartments' sides are reached directly if all of these are.
+const fn way_to(port: &Port, are_direct: bool) -> u8 {
+    match port.role {
+        Role::Gateway { .. } | Role::InOut { .. } if are_direct => DIRECTLY,
+        _ => 0,
+    }
+}
+
 /// Returns the policy of checked ports. `indexes` has the interfaces that are there; the others are the
-/// target 0.
-pub(crate) fn of(ports: &[Port], indexes: &BTreeMap<&str, u32>) -> Policy {
+/// target 0. `are_direct`: frames go to compartments without passing their ports' interfaces.
+pub(crate) fn of(ports: &[Port], indexes: &BTreeMap<&str, u32>, are_direct: bool) -> Policy {
     let mut policy = Policy::new();
     let index = |port: &Port| indexes.get(port.interface.as_str()).copied().unwrap_or(0);
     let mut put = |key: Key, entry: Entry| {
@@ -136,15 +148,16 @@ pub(crate) fn of(ports: &[Port], indexes: &BTreeMap<&str, u32>) -> Policy {
     };
     for port in ports {
         let own = index(port);
+        let way = way_to(port, are_direct);
         if let Some(mac) = mac(port) {
             put(Key::of_mac(ANY_MAC, 0, mac), Entry::default());
         }
         match &port.role {
-            Role::Vm { vlan, mac, .. } => put(Key::of_mac(VM_MAC, *vlan, *mac), Entry::to(own)),
+            Role::Vm { vlan, mac, .. } => put(Key::of_mac(VM_MAC, *vlan, *mac), Entry::to(own, way)),
             Role::InOut { mac, addresses } => {
-                put(Key::of_mac(OUTSIDE_MAC, 0, *mac), Entry::to(own));
+                put(Key::of_mac(OUTSIDE_MAC, 0, *mac), Entry::to(own, way));
                 for address in addresses {
-                    put(Key::of_address(OUTSIDE_ADDRESS, 0, *address), Entry::to(own));
+                    put(Key::of_address(OUTSIDE_ADDRESS, 0, *address), Entry::to(own, way));
                 }
             }
             Role::Gateway { .. } | Role::Uplink => {}
@@ -160,7 +173,7 @@ pub(crate) fn of(ports: &[Port], indexes: &BTreeMap<&str, u32>) -> Policy {
             target: target.map_or(0, index),
             vlan: vlan(port).unwrap_or(0),
             role: role(port),
-            has_target: target.is_some(),
+            flags: target.map_or(0, |target| HAS_TARGET | way_to(target, are_direct)),
             mac: mac(port).unwrap_or_default(),
             gateway: target.and_then(mac).unwrap_or_default(),
             interval: port.packet_rate.map_or(0, |rate| (SECOND / rate).max(1)),

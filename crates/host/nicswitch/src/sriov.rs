@@ -34,8 +34,8 @@
 //!   without link states, its virtual function falls back into the network outside.
 //!
 //! Drivers make all virtual functions of a card at once. `apply` makes as many as are needed if there are
-//! none, and changes one after the other: unlike the policy of [`crate::Xdp`], a change is not one step. A
-//! function that the driver refuses to change is shut off if the driver has link states, and stays as it is
+//! none, and changes one after the other: unlike the policy of [`crate::Software`], a change is not one step.
+//! A function that the driver refuses to change is shut off if the driver has link states, and stays as it is
 //! otherwise. What was made and which ports there are is kept in a file per card, which goes with the next
 //! start of the host, as virtual functions do.
 

@@ -5,8 +5,8 @@ use crate::inside::Machine;
 use crate::state::{State, check_reach};
 use crate::{TopologyError, host_ports, pairs, processes, room};
 use p4shield_compartment::Cgroup;
-use p4shield_config::{Config, Datapath, SwitchKind, Topology};
-use p4shield_nicswitch::NicSwitch as _;
+use p4shield_config::{Config, Datapath, NicSwitchKind, SwitchKind, Topology};
+use p4shield_nicswitch::{NicSwitch as _, Software};
 use p4shield_qemu::Accelerator;
 use p4shield_topology::{Compartment, Numbers, Plan};
 use serde::Serialize;
@@ -84,7 +84,12 @@ impl Host {
         let cores = std::thread::available_parallelism()
             .map_err(|e| TopologyError::Process("count the processor cores", e))?;
         let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
-        Ok(p4shield_topology::plan(config, &self.numbers()?, cores)?)
+        let mut plan = p4shield_topology::plan(config, &self.numbers()?, cores)?;
+        let is_open = config.topology.as_ref().is_some_and(|topology| topology.nic_switch.is_none());
+        if is_open && !Software::has_traffic_control() {
+            plan.nic_switch = NicSwitchKind::Xdp;
+        }
+        Ok(plan)
     }
 
     /// Returns the plan that was applied last.
@@ -139,7 +144,7 @@ impl Host {
         let card = self.card(&plan);
         card.map(|mut card| card.apply(&plan.ports())).transpose()?;
         self.ensure(&plan, planned, &found, &Mutex::default())?;
-        self.nic_switch(&plan)?.apply(&plan.ports())?;
+        self.apply_nic_switch(&plan)?;
         if plan.functions.is_empty() {
             pairs::open_outer(planned)?;
         }
@@ -181,7 +186,7 @@ impl Host {
         if plan.compartments.iter().all(|c| c.in_out.is_some()) {
             end_p4_on_host(&self.run.join(Compartment::ON_HOST))?;
         }
-        let changes = self.nic_switch(plan)?.apply(&plan.ports())?;
+        let changes = self.apply_nic_switch(plan)?;
         self.remove_other_nic_switches(Some(plan))?;
         match host_ports::on_host(Some(plan)) {
             // A NIC switch does it, and the guard would be before the kernel's bridge.

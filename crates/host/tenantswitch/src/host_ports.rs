@@ -1,8 +1,11 @@
-//! The host's interfaces that are ports of the switch at the baseline: uplink and VMs' interfaces.
+//! The host's own interfaces that are ports, of the switch at the baseline or of the NIC switch: uplink and
+//! VMs' interfaces. Switches take packets as they were sent, not merged.
 
 use crate::TopologyError;
+use p4shield_afxdp::ethtool;
+use p4shield_config::NicSwitchKind;
 use p4shield_links::{allow_merging, index_of, limit_merging};
-use p4shield_topology::{Compartment, Plan, SwitchPort};
+use p4shield_topology::{Compartment, Plan, Role, SwitchPort};
 use std::collections::BTreeSet;
 
 /// The ports of a switch.
@@ -13,8 +16,7 @@ pub(crate) struct Ports {
     pub(crate) absent: Vec<String>,
 }
 
-/// Returns a switch's ports. The host's interfaces among them pass packets on as they came: Open vSwitch
-/// takes no merged ones.
+/// Returns a switch's ports.
 pub(crate) fn of(plan: &Plan, compartment: &Compartment) -> Result<Ports, TopologyError> {
     let ports = compartment.switch_ports(&plan.uplink);
     if compartment.in_out.is_some() {
@@ -26,10 +28,35 @@ pub(crate) fn of(plan: &Plan, compartment: &Compartment) -> Result<Ports, Topolo
     Ok(Ports { present, absent: absent.into_iter().map(|port| port.interface).collect() })
 }
 
-/// Has the interfaces that were ports of a switch on the host, and are none any more, merge packets again.
+/// Has ports of the NIC switch in traffic control, which comes after merging, receive packets as they were
+/// sent. XDP and a network card come before it, and a bridge sends merged packets as they were.
+pub(crate) fn keep_unmerged(plan: &Plan) -> Result<(), TopologyError> {
+    let behind = behind_merging(plan);
+    for interface in behind.iter().filter(|interface| index_of(interface).is_ok()) {
+        limit_merging(interface)?;
+        // Few drivers can, and none of the virtual ones.
+        let _ = ethtool::receive_divided(interface);
+    }
+    Ok(())
+}
+
+fn behind_merging(plan: &Plan) -> BTreeSet<String> {
+    if plan.nic_switch != NicSwitchKind::Tc {
+        return BTreeSet::new();
+    }
+    let ports = plan.ports().into_iter();
+    let own = ports.filter(|port| matches!(port.role, Role::Uplink | Role::Vm { .. }));
+    own.map(|port| port.interface).collect()
+}
+
+/// Has the interfaces that were such ports, and are none any more, merge packets again.
 pub(crate) fn release(previous: Option<&Plan>, plan: Option<&Plan>) {
-    let kept = on_host(plan);
-    for interface in on_host(previous).difference(&kept) {
+    let unmerged = |plan: Option<&Plan>| {
+        let behind = plan.map(behind_merging).unwrap_or_default();
+        behind.into_iter().chain(on_host(plan)).collect::<BTreeSet<_>>()
+    };
+    let kept = unmerged(plan);
+    for interface in unmerged(previous).difference(&kept) {
         // It may be gone; and merging only saves time.
         let _ = allow_merging(interface);
     }

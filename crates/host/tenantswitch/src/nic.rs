@@ -1,9 +1,9 @@
 //! The NIC switch of this host's topology: the back end that the plan names.
 
-use crate::TopologyError;
 use crate::apply::{Applied, Host};
-use p4shield_config::NicSwitchKind;
-use p4shield_nicswitch::{Bridge, Function, HostGuard, NicSwitch, Sriov, Xdp};
+use crate::{TopologyError, host_ports};
+use p4shield_config::{Datapath, NicSwitchKind};
+use p4shield_nicswitch::{Bridge, Changes, Function, Hook, HostGuard, NicSwitch, Software, Sriov};
 use p4shield_topology::Plan;
 use std::path::PathBuf;
 
@@ -11,10 +11,17 @@ impl Host {
     /// Returns the NIC switch of a plan.
     pub(crate) fn nic_switch(&self, plan: &Plan) -> Result<Box<dyn NicSwitch>, TopologyError> {
         Ok(match plan.nic_switch {
-            NicSwitchKind::Xdp => Box::new(self.xdp()?),
+            NicSwitchKind::Tc => Box::new(self.in_traffic_control(plan.datapath)?),
+            NicSwitchKind::Xdp => Box::new(self.in_xdp()?),
             NicSwitchKind::Bridge => Box::new(self.bridge()),
             NicSwitchKind::Sriov => Box::new(self.sriov(plan)),
         })
+    }
+
+    /// Makes the ports of a plan those of its NIC switch.
+    pub(crate) fn apply_nic_switch(&self, plan: &Plan) -> Result<Changes, TopologyError> {
+        host_ports::keep_unmerged(plan)?;
+        Ok(self.nic_switch(plan)?.apply(&plan.ports())?)
     }
 
     /// Returns the network card of a plan whose ports are its virtual functions.
@@ -38,8 +45,12 @@ impl Host {
     pub(crate) fn remove_other_nic_switches(&self, plan: Option<&Plan>) -> Result<(), TopologyError> {
         let kind = plan.map(|plan| plan.nic_switch);
         let mut result = Ok(());
+        let delete = |switch: Result<Software, TopologyError>| Ok(switch?.delete()?);
+        if kind != Some(NicSwitchKind::Tc) {
+            result = result.and(delete(self.in_traffic_control(Datapath::default())));
+        }
         if kind != Some(NicSwitchKind::Xdp) {
-            result = result.and(self.xdp().and_then(|mut xdp| Ok(xdp.delete()?)));
+            result = result.and(delete(self.in_xdp()));
         }
         if kind != Some(NicSwitchKind::Bridge) {
             result = result.and(self.bridge().delete().map_err(Into::into));
@@ -60,8 +71,15 @@ impl Host {
 
     // The parts of each back end in the kernel have names of this topology's own.
 
-    fn xdp(&self) -> Result<Xdp, TopologyError> {
-        Ok(Xdp::open(format!("{}-{}", Xdp::FOLDER, self.users.start))?)
+    fn in_xdp(&self) -> Result<Software, TopologyError> {
+        Ok(Software::open(Hook::Xdp, format!("{}-{}", Software::FOLDER, self.users.start))?)
+    }
+
+    /// Switches by packet sockets receive what appears at their ends of pairs. AF_XDP sockets are behind XDP
+    /// there, which sees a frame only after it has left by the port.
+    fn in_traffic_control(&self, datapath: Datapath) -> Result<Software, TopologyError> {
+        let hook = Hook::TrafficControl { are_direct: datapath != Datapath::Afxdp };
+        Ok(Software::open(hook, format!("{}-tc-{}", Software::FOLDER, self.users.start))?)
     }
 
     fn bridge(&self) -> Bridge {

@@ -64,6 +64,7 @@ pub enum PlanError {
 /// There is none; see [`PlanError`].
 pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, PlanError> {
     let topology = config.topology.as_ref().ok_or(PlanError::NoTopology)?;
+    let nic_switch = topology.nic_switch.unwrap_or_default();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (_, tenant) in config.numbered_tenants() {
         let name = compartment_of(config.level, tenant);
@@ -101,9 +102,9 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         cores: topology.cores,
         switch: topology.switch,
         datapath: topology.datapath,
-        nic_switch: topology.nic_switch,
+        nic_switch,
         outside_vlan: topology.outside_vlan,
-        functions: assign_functions(topology.nic_switch, &compartments, &previous.functions)?,
+        functions: assign_functions(nic_switch, &compartments, &previous.functions)?,
         machine: topology.machine.clone().map(|machine| {
             let config::SwitchMachine { image, qemu, accelerator } = machine;
             Machine { image, qemu, accelerator: accelerator.map(str::to_owned) }

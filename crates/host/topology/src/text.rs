@@ -17,7 +17,8 @@ impl fmt::Display for Plan {
         };
         let machines = if self.machine.is_some() { ", compartments are virtual machines" } else { "" };
         let bridge = match self.nic_switch {
-            NicSwitchKind::Xdp => "",
+            NicSwitchKind::Tc => "",
+            NicSwitchKind::Xdp => ", the NIC switch is in XDP",
             NicSwitchKind::Bridge => ", the NIC switch is the kernel's bridge",
             NicSwitchKind::Sriov => ", the NIC switch is the uplink's card",
         };

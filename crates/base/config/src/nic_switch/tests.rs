@@ -11,8 +11,11 @@ fn with(keys: &str) -> String {
 #[test]
 fn the_nic_switch_has_back_ends() {
     let topology = parse(&with("nic_switch = \"bridge\"")).unwrap().topology.unwrap();
-    assert_eq!((topology.nic_switch, topology.last_vlan()), (NicSwitchKind::Bridge, 4093));
-    assert!(errors(&with("nic_switch = \"ebpf\"")).ends_with("write \"xdp\" or \"bridge\" or \"sriov\""));
+    assert_eq!((topology.nic_switch, topology.last_vlan()), (Some(NicSwitchKind::Bridge), 4093));
+    assert!(
+        errors(&with("nic_switch = \"ebpf\""))
+            .ends_with("write \"tc\" or \"xdp\" or \"bridge\" or \"sriov\"")
+    );
     let error = errors(&with("nic_switch = \"bridge\"\nfirst_vlan = 4093"));
     assert!(error.contains("the VLANs from 4093 to 4093 are fewer than the 2 tenants"), "{error}");
     let error = errors(&with("nic_switch = \"bridge\"").replacen("\"2\"", "\"baseline\"", 1));
@@ -24,7 +27,7 @@ const CARD: &str = "nic_switch = \"sriov\"\noutside_vlan = 99";
 #[test]
 fn a_network_card_is_the_nic_switch() {
     let topology = parse(&with(CARD)).unwrap().topology.unwrap();
-    assert_eq!((topology.nic_switch, topology.outside_vlan), (NicSwitchKind::Sriov, 99));
+    assert_eq!((topology.nic_switch, topology.outside_vlan), (Some(NicSwitchKind::Sriov), 99));
     assert_eq!(topology.last_vlan(), 4094);
     let error = errors(&with("nic_switch = \"sriov\""));
     assert!(error.starts_with("3:14: nic_switch: \"sriov\" needs outside_vlan"), "{error}");

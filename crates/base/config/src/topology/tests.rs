@@ -51,7 +51,7 @@ fn a_topology_has_defaults() {
         cores: Cores::Shared,
         switch: SwitchKind::Ovs,
         datapath: Datapath::Sockets,
-        nic_switch: NicSwitchKind::Xdp,
+        nic_switch: None,
         outside_vlan: 0,
         machine: None,
         first_vlan: 100,

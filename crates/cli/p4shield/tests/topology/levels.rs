@@ -1,7 +1,7 @@
 //! Levels: the baseline, and changes of the level under traffic.
 
 use super::scene::{Scene, pings};
-use super::two_tenants;
+use super::{nic_switches, two_tenants};
 use p4shield_testbed::{HugePages, NetNs, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
@@ -125,14 +125,18 @@ fn longest_received(scene: &Scene, interface: &str) -> String {
 }
 
 #[test]
-fn only_a_switch_on_the_host_keeps_interfaces_from_merging() {
+fn only_switches_behind_merging_keep_interfaces_from_it() {
     let Some(scene) = two_tenants() else { return };
     let longest = || ["up0", "bob-web"].map(|interface| longest_received(&scene, interface));
     let before = longest();
-    for (level, at_level) in [("baseline", ["1", "1"].map(str::to_owned)), ("2", before.clone())] {
+    let as_sent = ["1", "1"].map(str::to_owned);
+    for (level, kind, at_level) in
+        [("baseline", None, &as_sent), ("2", Some("xdp"), &before), ("2", Some("tc"), &as_sent)]
+    {
         scene.configure(level, &["alice", "bob"]);
+        kind.inspect(|kind| nic_switches::configure(&scene, Some(kind)));
         scene.topology("apply");
-        assert_eq!(longest(), at_level, "level {level}");
+        assert_eq!(&longest(), at_level, "level {level}, {kind:?}");
     }
     scene.configure("baseline", &["alice"]);
     scene.topology("apply");

@@ -10,6 +10,7 @@ mod exec;
 mod in_guest;
 mod levels;
 mod machines;
+mod nic_switches;
 mod p4;
 mod programs;
 mod sandbox;

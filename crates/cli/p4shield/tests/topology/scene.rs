@@ -173,8 +173,9 @@ impl Scene {
         let mut left: Vec<String> = self.processes_of(1..=COMPARTMENTS).into_iter().map(|(_, p)| p).collect();
         let links = self.host.ip("-br link").unwrap();
         left.extend(links.lines().filter(|l| l.starts_with("p4") || l.starts_with("ovs")).map(str::to_owned));
-        let pins = format!("/sys/fs/bpf/p4shield-nic-{}", self.first_uid + 0x8000);
-        left.extend(Path::new(&pins).exists().then_some(pins));
+        let number = self.first_uid + 0x8000;
+        let pins = ["", "tc-"].map(|hook| format!("/sys/fs/bpf/p4shield-nic-{hook}{number}"));
+        left.extend(pins.into_iter().filter(|pins| Path::new(pins).exists()));
         for folder in ["run/switches", "state/switches"] {
             let entries = std::fs::read_dir(self.folder.path().join(folder)).into_iter().flatten();
             left.extend(entries.map(|e| e.unwrap().path().display().to_string()));

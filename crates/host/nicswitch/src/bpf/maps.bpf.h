@@ -53,11 +53,15 @@ struct key {
 	__u8 value[16]; /* an address, zeros after it */
 };
 
+/* Flags of an entry. */
+#define HAS_TARGET 1 /* for PORT: there is a port as a target, with or without an interface */
+#define DIRECTLY 2   /* in traffic control, frames go to the target's other end without passing the target */
+
 struct entry {
 	__u32 target; /* interface; for PORT the gateway's or the uplink's; 0: it is not there */
 	__u16 vlan;
 	__u8 role;
-	__u8 has_target; /* for PORT: there is a port as a target, with or without an interface */
+	__u8 flags;
 	__u8 mac[ETH_ALEN];
 	__u8 gateway[ETH_ALEN];
 	__u32 interval; /* for PORT: nanoseconds for each frame, as its rate says; 0: no limit */

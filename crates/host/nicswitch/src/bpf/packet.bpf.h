@@ -37,7 +37,7 @@ struct packet {
 	__u8 is_hidden;
 };
 
-static __always_inline int read_ethernet(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int read_ethernet(FRAME *ctx, struct packet *packet)
 {
 	struct ethhdr *ethernet = (void *)(long)ctx->data;
 
@@ -49,7 +49,7 @@ static __always_inline int read_ethernet(struct xdp_md *ctx, struct packet *pack
 	return FORWARD;
 }
 
-static __always_inline int read_ipv4(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int read_ipv4(FRAME *ctx, struct packet *packet)
 {
 	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
 	__u32 header, total;
@@ -60,13 +60,13 @@ static __always_inline int read_ipv4(struct xdp_md *ctx, struct packet *packet)
 	total = at[2] << 8 | at[3];
 	if (at[0] >> 4 != 4 || header < IPV4_HEADER || total < header)
 		return MALFORMED;
-	if (ETH_HLEN + total > ctx->data_end - ctx->data)
+	if (ETH_HLEN + total > frame_length(ctx))
 		return MALFORMED;
 	__builtin_memcpy(packet->sender, at + 12, 4);
 	return FORWARD;
 }
 
-static __always_inline int read_arp(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int read_arp(FRAME *ctx, struct packet *packet)
 {
 	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
 
@@ -87,12 +87,12 @@ static __always_inline bool fits(const struct packet *packet, __u32 at, __u32 le
 }
 
 /* Reads an ICMPv6 message's type, and what neighbour discovery has. */
-static __always_inline int read_icmpv6(struct xdp_md *ctx, struct packet *packet, __u32 at)
+static __always_inline int read_icmpv6(FRAME *ctx, struct packet *packet, __u32 at)
 {
 	__u8 type = 0;
 	__u32 length;
 
-	if (!fits(packet, at, 4) || bpf_xdp_load_bytes(ctx, at, &type, sizeof(type)))
+	if (!fits(packet, at, 4) || load_bytes(ctx, at, &type, sizeof(type)))
 		return MALFORMED;
 	if (type < ROUTER_SOLICITATION || type > REDIRECT)
 		return FORWARD;
@@ -102,7 +102,7 @@ static __always_inline int read_icmpv6(struct xdp_md *ctx, struct packet *packet
 	length = type == ROUTER_SOLICITATION ? 8 : 24;
 	if (!fits(packet, at, length))
 		return MALFORMED;
-	if (type != ROUTER_SOLICITATION && bpf_xdp_load_bytes(ctx, at + 8, packet->target, sizeof(packet->target)))
+	if (type != ROUTER_SOLICITATION && load_bytes(ctx, at + 8, packet->target, sizeof(packet->target)))
 		return MALFORMED;
 	return FORWARD;
 }
@@ -112,7 +112,7 @@ static __always_inline int read_icmpv6(struct xdp_md *ctx, struct packet *packet
  *
  * A global function: the kernel verifies it once for a program (Linux 5.12), instead of all that follows it
  * for each way through its headers. */
-__noinline int read_next_headers(struct xdp_md *ctx, struct packet *packet, __u8 next)
+__noinline int read_next_headers(FRAME *ctx, struct packet *packet, __u8 next)
 {
 	__u32 at = ETH_HLEN + IPV6_HEADER;
 	__u8 header[4] = {};
@@ -127,7 +127,7 @@ __noinline int read_next_headers(struct xdp_md *ctx, struct packet *packet, __u8
 		if (next != 0 && next != 43 && next != 44 && next != 51 && next != 60)
 			return FORWARD;
 		packet->is_hidden = 1;
-		if (!fits(packet, at, 8) || bpf_xdp_load_bytes(ctx, at, header, sizeof(header)))
+		if (!fits(packet, at, 8) || load_bytes(ctx, at, header, sizeof(header)))
 			return MALFORMED;
 		if (next == 44 && (header[2] || header[3] & 0xf8))
 			return FORWARD;
@@ -140,20 +140,20 @@ __noinline int read_next_headers(struct xdp_md *ctx, struct packet *packet, __u8
 	return FORWARD;
 }
 
-static __always_inline int read_ipv6(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int read_ipv6(FRAME *ctx, struct packet *packet)
 {
 	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
 
 	if (at + IPV6_HEADER > (__u8 *)(long)ctx->data_end || at[0] >> 4 != 6)
 		return MALFORMED;
 	packet->end = ETH_HLEN + IPV6_HEADER + (at[4] << 8 | at[5]);
-	if (packet->end > ctx->data_end - ctx->data)
+	if (packet->end > frame_length(ctx))
 		return MALFORMED;
 	__builtin_memcpy(packet->sender, at + 8, sizeof(packet->sender));
 	return read_next_headers(ctx, packet, at[6]);
 }
 
-static __always_inline int read_packet(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int read_packet(FRAME *ctx, struct packet *packet)
 {
 	switch (packet->type) {
 	case ETH_P_IP:
@@ -191,7 +191,7 @@ static __always_inline bool is_zero(const __u8 *bytes)
 }
 
 /* Checks that link-layer addresses in a message's options are the port's own. A global function, too. */
-__noinline int check_options(struct xdp_md *ctx, const struct packet *packet, const struct entry *port)
+__noinline int check_options(FRAME *ctx, const struct packet *packet, const struct entry *port)
 {
 	__u8 option[8] = {};
 	__u32 at;
@@ -203,7 +203,7 @@ __noinline int check_options(struct xdp_md *ctx, const struct packet *packet, co
 	for (i = 0; i < MAX_OPTIONS; i++) {
 		if (at == packet->end)
 			return FORWARD;
-		if (!fits(packet, at, 8) || bpf_xdp_load_bytes(ctx, at, option, sizeof(option)))
+		if (!fits(packet, at, 8) || load_bytes(ctx, at, option, sizeof(option)))
 			return MALFORMED;
 		if (!option[1])
 			return NEIGHBOUR;

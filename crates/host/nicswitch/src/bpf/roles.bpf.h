@@ -7,7 +7,14 @@
 
 struct decision {
 	__u32 target; /* interface; 0: it is not there */
+	__u8 flags;   /* DIRECTLY */
 };
+
+static __always_inline void send_to(struct decision *decision, const struct entry *entry)
+{
+	decision->target = entry->target;
+	decision->flags = entry->flags;
+}
 
 static __always_inline bool is_group(const __u8 *mac)
 {
@@ -40,13 +47,13 @@ static __always_inline bool is_link_local_of(const __u8 *address, const __u8 *ma
 	return are_equal(address, own, sizeof(own));
 }
 
-static __always_inline bool is_own_address(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline bool is_own_address(FRAME *ctx, void *policy, const struct entry *port,
 					   const __u8 *address)
 {
-	return is_source(policy, ctx->ingress_ifindex, 6, address) || is_link_local_of(address, port->mac);
+	return is_source(policy, receiver_of(ctx), 6, address) || is_link_local_of(address, port->mac);
 }
 
-static __always_inline int check_discovery(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline int check_discovery(FRAME *ctx, void *policy, const struct entry *port,
 					   const struct packet *packet)
 {
 	bool has_no_address = is_zero(packet->sender);
@@ -64,7 +71,7 @@ static __always_inline int check_discovery(struct xdp_md *ctx, void *policy, con
 	return check_options(ctx, packet, port);
 }
 
-static __always_inline int check_arp(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline int check_arp(FRAME *ctx, void *policy, const struct entry *port,
 				     const struct packet *packet)
 {
 	if (!packet->is_arp || !is_same_mac(packet->arp_mac, port->mac))
@@ -72,34 +79,34 @@ static __always_inline int check_arp(struct xdp_md *ctx, void *policy, const str
 	/* A probe asks whether an address is free. */
 	if (port->role == VM && packet->is_request && is_zero(packet->sender))
 		return FORWARD;
-	return is_source(policy, ctx->ingress_ifindex, 4, packet->sender) ? FORWARD : ARP;
+	return is_source(policy, receiver_of(ctx), 4, packet->sender) ? FORWARD : ARP;
 }
 
 /* Checks that a port sends from its own addresses. */
-static __always_inline int check_sender(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline int check_sender(FRAME *ctx, void *policy, const struct entry *port,
 					const struct packet *packet)
 {
 	if (packet->type == ETH_P_ARP)
 		return check_arp(ctx, policy, port, packet);
 	if (packet->discovery)
 		return check_discovery(ctx, policy, port, packet);
-	return is_source(policy, ctx->ingress_ifindex, packet->type == ETH_P_IP ? 4 : 6, packet->sender) ? FORWARD :
+	return is_source(policy, receiver_of(ctx), packet->type == ETH_P_IP ? 4 : 6, packet->sender) ? FORWARD :
 													   SOURCE_IP;
 }
 
 /* A VM sends to its gateway; broadcast and multicast go there, too. */
-static __always_inline int judge_vm(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline int judge_vm(FRAME *ctx, void *policy, const struct entry *port,
 				    const struct packet *packet, struct decision *decision)
 {
 	int result = check_sender(ctx, policy, port, packet);
 
 	if (result != FORWARD)
 		return result;
-	if (!port->has_target)
+	if (!(port->flags & HAS_TARGET))
 		return DESTINATION;
 	if (!is_group(packet->destination) && !is_same_mac(packet->destination, port->gateway))
 		return DESTINATION;
-	decision->target = port->target;
+	send_to(decision, port);
 	return FORWARD;
 }
 
@@ -111,12 +118,12 @@ static __always_inline int judge_gateway(void *policy, const struct entry *port,
 
 	if (!vm)
 		return DESTINATION;
-	decision->target = vm->target;
+	send_to(decision, vm);
 	return FORWARD;
 }
 
 /* A compartment sends to the outside, never to another port. */
-static __always_inline int judge_in_out(struct xdp_md *ctx, void *policy, const struct entry *port,
+static __always_inline int judge_in_out(FRAME *ctx, void *policy, const struct entry *port,
 					const struct packet *packet, struct decision *decision)
 {
 	int result = check_sender(ctx, policy, port, packet);
@@ -131,9 +138,9 @@ static __always_inline int judge_in_out(struct xdp_md *ctx, void *policy, const 
 							     packet->discovery == NEIGHBOUR_ADVERTISEMENT);
 	else
 		may = !find_mac(policy, ANY_MAC, 0, packet->destination);
-	if (!may || !port->has_target)
+	if (!may || !(port->flags & HAS_TARGET))
 		return DESTINATION;
-	decision->target = port->target;
+	send_to(decision, port);
 	return FORWARD;
 }
 
@@ -151,6 +158,6 @@ static __always_inline int judge_uplink(void *policy, const struct packet *packe
 		compartment = find_outside(policy, 6, packet->target);
 	if (!compartment)
 		return DESTINATION;
-	decision->target = compartment->target;
+	send_to(decision, compartment);
 	return FORWARD;
 }

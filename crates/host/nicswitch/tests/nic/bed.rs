@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use macaddr::MacAddr6;
-use p4shield_nicswitch::{Bridge, Changes, NicError, NicSwitch, PortCounters, Reason, Xdp};
+use p4shield_nicswitch::{Bridge, Changes, Hook, NicError, NicSwitch, PortCounters, Reason, Software};
 use p4shield_testbed::{NetNs, wait_until};
 use p4shield_topology::{Port, Role};
 
@@ -109,7 +109,7 @@ impl Bed {
     pub(crate) fn without_switch() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let parent = Path::new("/sys/fs/bpf");
-        let is_mounted = is_bridge() || Xdp::open(parent.join("p4s")).is_ok();
+        let is_mounted = is_bridge() || Software::open(hook(), parent.join("p4s")).is_ok();
         if let Err(why) = p4shield_testbed::usable() {
             p4shield_need::skip("machine", why);
             return None;
@@ -169,7 +169,8 @@ impl Bed {
         if is_bridge() {
             return;
         }
-        let offloads = ["-K", &end, "tx", "off", "gro", "on"];
+        let merging = if is_in_xdp() { "on" } else { "off" };
+        let offloads = ["-K", &end, "tx", "off", "gro", merging];
         let status = self.ends.command("ethtool").args(offloads).output().unwrap();
         assert!(status.status.success(), "{status:?}");
     }
@@ -179,7 +180,7 @@ impl Bed {
         if is_bridge() {
             return Box::new(Bridge::new(BRIDGE, Bridge::FOLDER));
         }
-        Box::new(Xdp::open(&self.folder).unwrap())
+        Box::new(Software::open(hook(), &self.folder).unwrap())
     }
 
     pub(crate) fn apply(&self, ports: &[Port]) -> Result<Changes, NicError> {
@@ -256,12 +257,30 @@ impl Drop for Bed {
 
 /// The name of the bridge.
 pub(crate) const BRIDGE: &str = "nic";
-/// Set in the guest, where the switch is a bridge.
+/// The back end: `bridge` in the guest, `tc` or `tc-direct` in processes that test the hook in traffic
+/// control. Without, the hook is XDP.
 pub(crate) const BACK_END: &str = "P4SHIELD_TEST_NIC_SWITCH";
 
-/// Returns whether the switch is a bridge, as in the guest. Otherwise it is the back end in XDP.
+fn back_end() -> String {
+    std::env::var(BACK_END).unwrap_or_else(|_| "xdp".to_owned())
+}
+
+/// Returns whether the switch is a bridge, as in the guest.
 pub(crate) fn is_bridge() -> bool {
-    std::env::var_os(BACK_END).is_some_and(|back_end| back_end == "bridge")
+    back_end() == "bridge"
+}
+
+/// Returns whether the switch receives frames in XDP.
+pub(crate) fn is_in_xdp() -> bool {
+    back_end() == "xdp"
+}
+
+/// Returns where the switch receives frames.
+pub(crate) fn hook() -> Hook {
+    match &*back_end() {
+        "xdp" => Hook::Xdp,
+        other => Hook::TrafficControl { are_direct: other == "tc-direct" },
+    }
 }
 
 /// Has packets of bridges pass a namespace's own rules, as they do in a new one if the kernel can, or not.

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use macaddr::MacAddr6;
-use p4shield_nicswitch::{NicSwitch, Reason, Xdp};
+use p4shield_nicswitch::{NicSwitch, Reason, Software};
 use p4shield_testbed::wait_until;
 use p4shield_topology::{Port, Role};
 
@@ -33,7 +33,7 @@ fn with_macs(vm: MacAddr6, gateway: MacAddr6) -> Vec<Port> {
 #[test]
 fn changes_the_switch_of_its_parent() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let mut nic = Xdp::open(folder).unwrap();
+    let mut nic = Software::open(hook(), folder).unwrap();
     nic.apply(&ports()).unwrap();
     while std::env::var_os(FOR_EVER).is_some() {
         nic.apply(&with_macs(X, Y)).unwrap();

@@ -12,3 +12,4 @@ mod oracle;
 mod paths;
 mod rate;
 mod raw;
+mod traffic_control;

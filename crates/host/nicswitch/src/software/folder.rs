@@ -114,10 +114,13 @@ impl Folder {
     pub(crate) fn attached(&self, interface: &str) -> Result<Option<u32>, NicError> {
         let Some(link) = self.open_link(interface)? else { return Ok(None) };
         let info = link.info().map_err(NicError::kernel("read the link of an interface"))?;
-        match info.info {
-            LinkTypeInfo::Xdp(xdp) => Ok(Some(xdp.ifindex).filter(|index| *index != 0)),
-            _ => Ok(None),
-        }
+        // The kernel's link of an interface that is gone has none.
+        let index = match info.info {
+            LinkTypeInfo::Xdp(xdp) => xdp.ifindex,
+            LinkTypeInfo::Tcx(tcx) => tcx.ifindex,
+            _ => 0,
+        };
+        Ok(Some(index).filter(|index| *index != 0))
     }
 
     /// Takes the program off an interface, also if another process has the link open.

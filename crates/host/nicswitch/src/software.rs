@@ -1,12 +1,12 @@
-//! The back end in software: an XDP program on each port's interface.
+//! The back end in software: a program on each port's interface, at one of two hooks of the kernel.
 //!
 //! All of its state is in the kernel, pinned in a folder of a BPF file system, so that it outlives the
-//! process that made it and another one can change it. Its parts, in the order in which [`Xdp::apply`] makes
-//! them:
+//! process that made it and another one can change it. Its parts, in the order in which [`Software::apply`]
+//! makes them:
 //!
 //! 1. the maps: policy, targets of redirects, counters;
 //! 2. for each interface: the program, pinned as a link, which drops everything as long as the policy has no
-//!    such port; the guard, which keeps the host's stack off; counters; the target of redirects;
+//!    such port; the guard, which keeps the host's stack off; counters; the target of redirects in XDP;
 //! 3. the policy, one map that never changes. A change makes another map and puts it in force with one
 //!    write, which returns after the last frame that the old one judged. A frame is so judged by one of two
 //!    policies and never by a mixture, and a crash leaves one of them;
@@ -16,7 +16,8 @@
 //!
 //! The guard is a filter of traffic control rather than the switch `disable_ipv6`: it stops whatever the
 //! host's stack sends into a port, IPv4 and packet sockets included, and belongs to the interface, so no
-//! setting of the host's has to be kept and restored. Redirected frames do not pass traffic control.
+//! setting of the host's has to be kept and restored. Frames that XDP redirects do not pass traffic control;
+//! those of traffic control have a mark by which the guard lets them leave.
 
 mod folder;
 mod maps;
@@ -33,24 +34,52 @@ use p4shield_xdp::{Interface, InterfaceMonitor};
 use crate::{Changes, NicError, NicSwitch, PortCounters, check, policy};
 use folder::Folder;
 use maps::Maps;
-use program::{Guard, Loaded};
+use program::{Loaded, Shared};
+
+/// The hook of the kernel at which the switch receives frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP in the driver of each port, which sees a network card's frames before the kernel's stack does.
+    /// Between veths it copies each frame, and runs a receive interrupt of each pair that a frame crosses.
+    Xdp,
+    /// The ingress of traffic control, which is faster between veths. Linux 6.6.
+    TrafficControl {
+        /// True if frames for compartments appear at the other ends of their pairs at once, as if these had
+        /// received them: faster, but programs in XDP at these ends do not see them, nor do AF_XDP sockets.
+        are_direct: bool,
+    },
+}
+
+impl Hook {
+    const fn are_direct(self) -> bool {
+        matches!(self, Self::TrafficControl { are_direct: true })
+    }
+}
 
 /// The NIC switch of a network namespace: that of the thread which calls its functions.
 #[derive(Debug)]
-pub struct Xdp {
+pub struct Software {
+    hook: Hook,
     folder: Folder,
 }
 
-impl Xdp {
+impl Software {
     /// The folder of a host's NIC switch.
     pub const FOLDER: &str = "/sys/fs/bpf/p4shield-nic";
 
+    /// Returns whether this kernel has the hook in traffic control.
+    #[must_use]
+    pub fn has_traffic_control() -> bool {
+        p4shield_xdp::program::has_ingress()
+    }
+
     /// Returns the switch whose objects are pinned in `folder`, which the first [`NicSwitch::apply`] creates.
+    /// A folder is of one hook.
     ///
     /// # Errors
     /// The folder's place is not in a BPF file system.
-    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, NicError> {
-        Ok(Self { folder: Folder::at(folder.into())? })
+    pub fn open(hook: Hook, folder: impl Into<PathBuf>) -> Result<Self, NicError> {
+        Ok(Self { hook, folder: Folder::at(folder.into())? })
     }
 
     /// Loads the programs of interfaces, on all processor cores: the kernel takes about 0.1 s to check one.
@@ -72,12 +101,16 @@ impl Xdp {
         prepared.into_iter().map(|(_, loaded)| loaded).collect()
     }
 
-    /// Loads an interface's program; `None`: it has one.
+    /// Loads a program of an interface's own, which those in XDP are; `None`: it has one already.
     fn prepare(&self, interface: &Interface) -> Result<Option<Loaded>, NicError> {
-        if self.folder.attached(&interface.name)? == Some(interface.index) {
+        if self.hook != Hook::Xdp || self.is_attached(interface)? {
             return Ok(None);
         }
         program::prepare(&self.folder, interface).map(Some)
+    }
+
+    fn is_attached(&self, interface: &Interface) -> Result<bool, NicError> {
+        Ok(self.folder.attached(&interface.name)? == Some(interface.index))
     }
 
     /// Makes an interface a port that drops everything until a policy has it. Returns whether it was none.
@@ -85,14 +118,16 @@ impl Xdp {
         &self,
         interface: &Interface,
         loaded: Option<Loaded>,
-        guard: &Guard,
+        shared: &Shared,
         maps: &Maps,
     ) -> Result<bool, NicError> {
-        let is_new = loaded.is_some();
-        if let Some(loaded) = loaded {
-            loaded.attach(&self.folder, interface)?;
+        let is_new = !self.is_attached(interface)?;
+        match loaded {
+            Some(loaded) => loaded.attach(&self.folder, interface)?,
+            None if is_new => shared.attach(&self.folder, interface)?,
+            None => {}
         }
-        guard.close(interface)?;
+        shared.close(interface)?;
         maps.add_port(interface.index)?;
         Ok(is_new)
     }
@@ -130,7 +165,12 @@ impl Xdp {
     }
 
     /// Takes the programs, guards, counters and targets away of all but these interfaces.
-    fn remove_others(&self, keep: &Served<'_>, guard: &Guard, maps: &Maps) -> Result<Vec<String>, NicError> {
+    fn remove_others(
+        &self,
+        keep: &Served<'_>,
+        shared: &Shared,
+        maps: &Maps,
+    ) -> Result<Vec<String>, NicError> {
         let mut removed = Vec::new();
         for name in self.folder.interfaces()? {
             if keep.contains_key(name.as_str()) {
@@ -138,7 +178,7 @@ impl Xdp {
             }
             // The link goes last: after a crash the next call finds by it what is left to do.
             if let Some(index) = self.folder.attached(&name)? {
-                guard.open(&name, index)?;
+                shared.open(&name, index)?;
                 self.folder.detach(&name)?;
             }
             self.folder.remove(&name)?;
@@ -152,7 +192,7 @@ impl Xdp {
 /// Interfaces that are there, by name.
 type Served<'a> = BTreeMap<&'a str, u32>;
 
-impl NicSwitch for Xdp {
+impl NicSwitch for Software {
     fn apply(&mut self, ports: &[Port]) -> Result<Changes, NicError> {
         check::check(ports)?;
         program::quiet();
@@ -160,7 +200,7 @@ impl NicSwitch for Xdp {
         let _lock = self.folder.lock()?;
         self.forget_the_dead()?;
         // Loading makes the maps.
-        let guard = Guard::load(&self.folder)?;
+        let shared = Shared::load(self.hook, &self.folder)?;
         let maps = Maps::open(&self.folder)?.ok_or_else(|| self.folder.changed())?;
         let interfaces = interfaces()?;
         let index_of = |port: &'_ Port| interfaces.get(&port.interface).map(|found| found.index);
@@ -179,7 +219,7 @@ impl NicSwitch for Xdp {
         // Another switch may have carried a port's packets so far. They wait for as little as possible.
         let prepared = self.prepare_all(&present.iter().map(|(_, interface)| *interface).collect::<Vec<_>>());
         for ((port, interface), loaded) in present.into_iter().zip(prepared) {
-            match loaded.and_then(|loaded| self.serve(interface, loaded, &guard, &maps)) {
+            match loaded.and_then(|loaded| self.serve(interface, loaded, &shared, &maps)) {
                 Ok(is_new) => {
                     served.insert(&port.interface, interface.index);
                     changes.added.extend(is_new.then(|| port.interface.clone()));
@@ -187,7 +227,7 @@ impl NicSwitch for Xdp {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        let (old, new) = (maps.policy()?, policy::of(ports, &served));
+        let (old, new) = (maps.policy()?, policy::of(ports, &served, self.hook.are_direct()));
         if old.as_ref() != Some(&new) {
             maps.replace_policy(&new)?;
             changes.policy = true;
@@ -197,9 +237,9 @@ impl NicSwitch for Xdp {
             changes.changed.retain(|name| !changes.added.contains(name));
         }
         for index in orphans {
-            guard.open("an interface that was renamed", index)?;
+            shared.open("an interface that was renamed", index)?;
         }
-        changes.removed = self.remove_others(&keep, &guard, &maps)?;
+        changes.removed = self.remove_others(&keep, &shared, &maps)?;
         changes.added.sort();
         changes.absent.sort();
         failure.map_or(Ok(changes), Err)
@@ -228,7 +268,7 @@ impl NicSwitch for Xdp {
         if let Some(maps) = Maps::open(&self.folder)? {
             // From now on nothing passes; then the programs go, one after the other.
             maps.replace_policy(&policy::Policy::new())?;
-            self.remove_others(&Served::new(), &Guard::load(&self.folder)?, &maps)?;
+            self.remove_others(&Served::new(), &Shared::load(self.hook, &self.folder)?, &maps)?;
         }
         self.folder.delete(&maps::NAMES)
     }

@@ -5,8 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::{Object, ObjectBuilder};
 use p4shield_afxdp::ethtool;
-use p4shield_xdp::{Interface, guard};
+use p4shield_xdp::Interface;
+use p4shield_xdp::guard::Guard;
+use p4shield_xdp::program::{Place, attach_pinned, remedy};
 
+use super::Hook;
 use super::folder::Folder;
 use super::maps;
 use crate::NicError;
@@ -14,11 +17,15 @@ use crate::NicError;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`: the program runs on one device and may call its driver's metadata functions.
 const DEVICE_BOUND: u32 = 1 << 6;
 
+/// Programs of `xdp.bpf.c`, and of `tc.bpf.c`, which has the guard, too.
 const TAGGED: &str = "nic_tagged";
 const PLAIN: &str = "nic_plain";
 const GUARD: &str = "nic_guard";
+const SWITCH: &str = "nic_switch";
+const OUTWARD: &str = "nic_outward";
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nic.bpf.o"));
+static IN_XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
+static IN_TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 
 /// Passes libbpf's messages to the log.
 pub(crate) fn quiet() {
@@ -29,22 +36,29 @@ pub(crate) fn quiet() {
     });
 }
 
-/// Loads one program with the pinned maps, which it pins if they are new; `device` is its only interface.
-fn load(folder: &Folder, name: &str, device: Option<u32>) -> libbpf_rs::Result<Object> {
-    let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
+/// Loads programs with the pinned maps, which it pins if they are new; `device` is their only interface.
+fn load(object: &[u8], folder: &Folder, names: &[&str], device: Option<u32>) -> libbpf_rs::Result<Object> {
+    let mut open = ObjectBuilder::default().open_memory(object)?;
     for mut map in open.maps_mut() {
         if let Some(pinned) = maps::NAMES.into_iter().find(|pinned| map.name() == *pinned) {
             map.set_pin_path(folder.map(pinned))?;
         }
     }
     for mut program in open.progs_mut() {
-        program.set_autoload(program.name() == name);
+        program.set_autoload(names.iter().any(|name| program.name() == *name));
         if let Some(device) = device {
             program.set_flags(DEVICE_BOUND);
             program.set_ifindex(device);
         }
     }
     open.load()
+}
+
+/// Passes the descriptor of an object's program.
+fn with<R>(object: &Object, name: &str, then: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
+    let mut programs = object.progs();
+    let program = programs.find(|program| program.name() == name).expect("the object has this program");
+    then(program.as_fd())
 }
 
 /// A program that the kernel has checked for an interface.
@@ -59,7 +73,7 @@ pub(crate) struct Loaded {
 /// redirects the packet with it, and from a port in a driver no frame can be redirected to an interface whose
 /// driver has no XDP.
 pub(crate) fn prepare(folder: &Folder, interface: &Interface) -> Result<Loaded, NicError> {
-    match load(folder, TAGGED, Some(interface.index)) {
+    match load(IN_XDP, folder, &[TAGGED], Some(interface.index)) {
         Ok(object) => Ok(Loaded { object, name: TAGGED }),
         Err(_) => prepare_plain(folder, interface),
     }
@@ -70,7 +84,7 @@ pub(crate) fn prepare(folder: &Folder, interface: &Interface) -> Result<Loaded, 
 fn prepare_plain(folder: &Folder, interface: &Interface) -> Result<Loaded, NicError> {
     ethtool::keep_received_tags(&interface.name)
         .map_err(|error| failed(interface, ": its driver takes VLAN tags out of frames, unseen", error))?;
-    let object = load(folder, PLAIN, None).map_err(|source| failed(interface, "", source))?;
+    let object = load(IN_XDP, folder, &[PLAIN], None).map_err(|source| failed(interface, "", source))?;
     Ok(Loaded { object, name: PLAIN })
 }
 
@@ -84,41 +98,60 @@ impl Loaded {
     pub(crate) fn attach(self, folder: &Folder, to: &Interface) -> Result<(), NicError> {
         match self.attach_to(folder, to) {
             Err(_) if self.name == TAGGED => prepare_plain(folder, to)?.attach(folder, to),
-            attached => attached.map_err(|e| failed(to, p4shield_xdp::program::remedy(&e), e)),
+            attached => attached.map_err(|e| failed(to, remedy(&e), e)),
         }
     }
 
     fn attach_to(&self, folder: &Folder, to: &Interface) -> io::Result<()> {
-        let mut programs = self.object.progs();
-        let program =
-            programs.find(|program| program.name() == self.name).expect("the object has this program");
-        p4shield_xdp::program::attach_pinned(program.as_fd(), to.index, &folder.link(&to.name))
+        with(&self.object, self.name, |program| {
+            attach_pinned(program, Place::Driver, to.index, &folder.link(&to.name))
+        })
     }
 }
 
-/// The program that closes interfaces to the host's own stack.
+/// The programs that are the same for all interfaces: the guard, which closes them to the host's own stack,
+/// and in traffic control the switch.
 #[derive(Debug)]
-pub(crate) struct Guard(Object);
+pub(crate) struct Shared {
+    hook: Hook,
+    object: Object,
+}
 
-impl Guard {
-    /// Loads it, and makes the pinned maps that are missing.
-    pub(crate) fn load(folder: &Folder) -> Result<Self, NicError> {
-        load(folder, GUARD, None).map(Self).map_err(NicError::kernel("load the guard and the maps"))
+impl Shared {
+    /// Loads them, and makes the pinned maps that are missing.
+    pub(crate) fn load(hook: Hook, folder: &Folder) -> Result<Self, NicError> {
+        let object = match hook {
+            Hook::Xdp => load(IN_XDP, folder, &[GUARD], None),
+            Hook::TrafficControl { .. } => load(IN_TC, folder, &[SWITCH, GUARD, OUTWARD], None),
+        };
+        let object = object.map_err(NicError::kernel("load the NIC switch's programs and maps"))?;
+        Ok(Self { hook, object })
     }
 
-    fn run<R>(&self, with: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
-        let mut programs = self.0.progs();
-        let program = programs.find(|program| program.name() == GUARD).expect("the object has this program");
-        with(program.as_fd())
+    /// Attaches the switch of traffic control to an interface, and pins the link.
+    pub(crate) fn attach(&self, folder: &Folder, to: &Interface) -> Result<(), NicError> {
+        let attach = |program: BorrowedFd<'_>| {
+            attach_pinned(program, Place::Ingress, to.index, &folder.link(&to.name))
+        };
+        with(&self.object, SWITCH, attach).map_err(|error| failed(to, remedy_of_tcx(&error), error))
+    }
+
+    fn guard<R>(&self, then: impl FnOnce(Guard<'_>) -> R) -> R {
+        with(&self.object, GUARD, |dropping| match self.hook {
+            Hook::Xdp => then(Guard::dropping(dropping)),
+            Hook::TrafficControl { .. } => {
+                with(&self.object, OUTWARD, |outward| then(Guard::passing(dropping, outward)))
+            }
+        })
     }
 
     /// Closes an interface, if it is open.
     pub(crate) fn close(&self, interface: &Interface) -> Result<(), NicError> {
-        let close = |program: BorrowedFd<'_>| match guard::is_closed(program, interface.index) {
+        let close = |guard: Guard<'_>| match guard.is_closed(interface.index) {
             true => Ok(()),
-            false => guard::close(program, interface.index),
+            false => guard.close(interface.index),
         };
-        self.run(close).map_err(|source| NicError::Port {
+        self.guard(close).map_err(|source| NicError::Port {
             step: "close the host's own way to",
             interface: interface.name.clone(),
             remedy: "; the kernel needs clsact and BPF filters (CONFIG_NET_CLS_ACT, CONFIG_NET_CLS_BPF)",
@@ -128,13 +161,22 @@ impl Guard {
 
     /// Opens an interface, if it is closed.
     pub(crate) fn open(&self, interface: &str, index: u32) -> Result<(), NicError> {
-        let open = |program: BorrowedFd<'_>| match guard::is_closed(program, index) {
-            true => guard::open(program, index),
+        let open = |guard: Guard<'_>| match guard.is_closed(index) {
+            true => guard.open(index),
             false => Ok(()),
         };
         let interface = interface.to_owned();
         let failed =
             |source| NicError::Port { step: "open the host's own way to", interface, remedy: "", source };
-        self.run(open).map_err(failed)
+        self.guard(open).map_err(failed)
+    }
+}
+
+fn remedy_of_tcx(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            ": the kernel needs tcx (Linux 6.6, CONFIG_NET_XGRESS); write nic_switch = \"xdp\""
+        }
+        _ => remedy(error),
     }
 }

@@ -52,8 +52,8 @@ pub struct Topology {
     pub switch: SwitchKind,
     /// How the switches receive and send.
     pub datapath: Datapath,
-    /// The back end of the NIC switch; `None`: [`NicSwitchKind::Tc`] if the host's kernel can, or else
-    /// [`NicSwitchKind::Xdp`].
+    /// The back end of the NIC switch; `None`: [`NicSwitchKind::Xdp`] with P4 switches and on kernels that
+    /// cannot do [`NicSwitchKind::Tc`], which it is otherwise.
     pub nic_switch: Option<NicSwitchKind>,
     /// The VLAN in which a network card puts switches' sides to the outside; 0: none.
     pub outside_vlan: u16,

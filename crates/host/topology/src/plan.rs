@@ -3,7 +3,7 @@
 use super::entries::MAX_PORT;
 use super::mac;
 use super::model::{Compartment, Controllers, Link, Machine, Numbers, Plan, Tenant, VERSION, Vm};
-use p4shield_config::{self as config, Config, Cores, Level, NicSwitchKind, SwitchKind, Topology};
+use p4shield_config::{self as config, Config, Cores, Datapath, Level, NicSwitchKind, SwitchKind, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of a compartment for all tenants.
@@ -64,7 +64,7 @@ pub enum PlanError {
 /// There is none; see [`PlanError`].
 pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, PlanError> {
     let topology = config.topology.as_ref().ok_or(PlanError::NoTopology)?;
-    let nic_switch = topology.nic_switch.unwrap_or_default();
+    let nic_switch = topology.nic_switch.unwrap_or_else(|| fastest_nic_switch(topology.datapath));
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (_, tenant) in config.numbered_tenants() {
         let name = compartment_of(config.level, tenant);
@@ -112,6 +112,15 @@ pub fn plan(config: &Config, previous: &Numbers, cores: u32) -> Result<Plan, Pla
         run: topology.run.clone(),
         compartments,
     })
+}
+
+/// Returns the NIC switch that costs least in front of switches that receive in this way. AF_XDP sockets take
+/// the frames of XDP as they are, and packets of traffic control as copies.
+const fn fastest_nic_switch(datapath: Datapath) -> NicSwitchKind {
+    match datapath {
+        Datapath::Sockets | Datapath::Dpdk => NicSwitchKind::Tc,
+        Datapath::Afxdp => NicSwitchKind::Xdp,
+    }
 }
 
 /// Checks that a P4 switch has numbers for its ports.

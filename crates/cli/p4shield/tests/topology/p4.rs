@@ -3,7 +3,7 @@
 use super::daemon::{Daemon, wait_for_pings};
 use super::levels::{AWAY, Stream};
 use super::scene::{Scene, pings};
-use super::{VMS, two_tenants};
+use super::{VMS, nic_switches, two_tenants};
 use p4shield_testbed::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -43,6 +43,18 @@ fn p4_switches_go_with_each_level() {
     scene.topology("delete");
     assert_eq!(scene.leftovers(), Vec::<String>::new());
     assert_eq!(pings(&scene.outside, scene.vms[0].address), 0);
+}
+
+#[test]
+fn p4_switches_go_with_each_hook() {
+    let Some(scene) = two_tenants() else { return };
+    configure(&scene, "2", &["alice", "bob"]);
+    for (key, kind) in [(None, "xdp"), (Some("tc"), "tc")] {
+        nic_switches::configure(&scene, key);
+        assert_eq!(scene.topology("plan")["nic_switch"], kind);
+        scene.topology("apply");
+        go_where_the_policy_says(&scene, "2");
+    }
 }
 
 #[test]

@@ -148,10 +148,13 @@ fn judge(rows: &mut [Row]) {
     }
 }
 
+/// The levels of process compartments whose claims are measured.
+const APART: [Level; 4] = [Level::Two, Level::TwoP4, Level::TwoXdp, Level::TwoP4Tc];
+
 /// Returns the claims about rows that were measured.
 pub(super) fn bars(rows: &[Row]) -> Vec<Bar> {
     let attacked = || rows.iter().filter(|r| r.mode != Attack::Idle);
-    let apart = || attacked().filter(|r| matches!(r.level, Level::Two | Level::TwoP4));
+    let apart = || attacked().filter(|r| APART.contains(&r.level));
     let kept = apart().map(|r| r.ratio).min_by(f64::total_cmp);
     let lost = kept.map(|_| apart().map(|r| r.lost_probes).sum::<u64>());
     let is_sweep = |r: &&Row| (r.level, r.mode, r.p4) == (Level::Baseline, Attack::Tenant, P4::Without);

@@ -68,10 +68,24 @@ pub enum Level {
     #[serde(rename = "2-p4")]
     #[value(name = "2-p4")]
     TwoP4,
+    /// As 1, with the NIC switch in XDP
+    #[serde(rename = "1-xdp")]
+    #[value(name = "1-xdp")]
+    OneXdp,
+    /// As 2, with the NIC switch in XDP
+    #[serde(rename = "2-xdp")]
+    #[value(name = "2-xdp")]
+    TwoXdp,
+    /// As 2-p4, with the NIC switch in traffic control
+    #[serde(rename = "2-p4-tc")]
+    #[value(name = "2-p4-tc")]
+    TwoP4Tc,
 }
 
 /// The key of P4 switches.
 const P4: &str = "switch = \"p4\"\n";
+/// The key of the NIC switch's other hook.
+const XDP: &str = "nic_switch = \"xdp\"\n";
 
 impl Level {
     /// Returns its name in the configuration, and the other keys of `[topology]` that it means.
@@ -84,12 +98,15 @@ impl Level {
             Self::Three => ("3", ""),
             Self::BaselineP4 => ("baseline", P4),
             Self::TwoP4 => ("2", P4),
+            Self::OneXdp => ("1", XDP),
+            Self::TwoXdp => ("2", XDP),
+            Self::TwoP4Tc => ("2", "switch = \"p4\"\nnic_switch = \"tc\"\n"),
         }
     }
 
     /// Reports whether its switches are P4 switches.
     pub(crate) const fn has_p4_switches(self) -> bool {
-        matches!(self, Self::BaselineP4 | Self::TwoP4)
+        matches!(self, Self::BaselineP4 | Self::TwoP4 | Self::TwoP4Tc)
     }
 
     /// Returns the level that this one is compared with.

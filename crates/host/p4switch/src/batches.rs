@@ -1,19 +1,18 @@
 //! Notes of batches, for `p4shield switch batches`.
 //!
 //! A client starts the notes, and then takes them again and again: each time the desk exchanges the log of
-//! each packet thread and an empty one. The notes end three seconds after the last time, so that a client
+//! each packet thread and an empty one. The notes end [`LEASE`] after the last time, so that a client
 //! that was killed leaves nothing behind.
 
 use crate::api::{BatchesView, ThreadBatches};
 use crate::desk::Desk;
 use crate::noting::Noting;
 use crate::order::Work;
+use crate::recorder::LEASE;
 use p4shield_switch::{BatchLog, BatchTimes, TakenBatches, Ticks};
 use std::sync::{MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long notes go on without a client.
-const LEASE: Duration = Duration::from_secs(3);
 /// The reason why a client gets no notes.
 const BUSY: &str = "another client takes the batches; try again when it has ended";
 const LATE: &str = "the notes have ended: no client took them";

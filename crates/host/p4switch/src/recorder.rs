@@ -3,8 +3,9 @@
 use p4shield_switch::{PacketIo, RecordFilter, Records, Switch, Twin};
 use std::time::Duration;
 
-/// How long a recording goes on without a client.
-const LEASE: Duration = Duration::from_secs(3);
+/// How long a recording, or notes of batches, go on without a client. One beside other work may have no core
+/// for some seconds.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
 /// The reason why a client may not record.
 pub(crate) const BUSY: &str = "another client records packets; try again when it has ended";
 

@@ -14,7 +14,7 @@ use super::Socket;
 use super::recorded::failed;
 use crate::commands::program_state::columns;
 
-/// Pause between two requests. The switch ends the notes after three seconds without one.
+/// Pause between two requests. The switch ends the notes after ten seconds without one.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Seconds of a measurement without a limit.
 const SECONDS: u64 = 1;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use p4shield_console::{Exit, Refused, output, signals};
 use p4shield_p4switch::api::{self, ApiError, RecordView, Wanted};
 
-/// Pause between two requests. The switch ends a recording after three seconds without one.
+/// Pause between two requests. The switch ends a recording after ten seconds without one.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// When a recording ends.

@@ -40,8 +40,8 @@ fn notes_batches(options: &[&str]) {
     scene.refuses(&["batches", "--for", "1"], "another client takes the batches");
     // One that is killed leaves nothing behind.
     kill_process(first.pid(), Signal::KILL).unwrap();
-    wait_until("the client's end", 20, || first.ended().is_some()).unwrap();
-    wait_until("the end of its notes", 20, || code(&scene.ask(&["batches"])) == 0).unwrap();
+    wait_until("the client's end", 60, || first.ended().is_some()).unwrap();
+    wait_until("the end of its notes", 60, || code(&scene.ask(&["batches"])) == 0).unwrap();
     assert!(scene.pings() && switch.ended().is_none(), "the switch goes on");
 }
 

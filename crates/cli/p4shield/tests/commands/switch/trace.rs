@@ -149,6 +149,6 @@ fn one_client_records_at_a_time() {
     // One that is killed leaves nothing behind.
     first.kill().unwrap();
     first.wait().unwrap();
-    wait_until("the end of the first recording", 20, || code(&scene.ask(&["trace", "--for", "1"])) == 0)
+    wait_until("the end of the first recording", 60, || code(&scene.ask(&["trace", "--for", "1"])) == 0)
         .unwrap();
 }

@@ -49,6 +49,12 @@ mod inside {
         let before = scene.port("alice-web")["received_packets"].as_u64().unwrap();
         assert_eq!(pings(&web.ns, scene.vms[1].address), 10);
         assert!(scene.port("alice-web")["received_packets"].as_u64().unwrap() >= before + 10);
+        if default() == "xdp" {
+            configure(&scene, Some("tc"));
+            let refused = scene.command("apply").output().unwrap();
+            let text = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success() && text.contains("write nic_switch = \"xdp\""), "{text}");
+        }
         configure(&scene, None);
         assert_eq!(scene.topology("plan")["nic_switch"], default(), "without the key");
         scene.topology("delete");

@@ -38,6 +38,8 @@ pub enum Attack {
     Idle,
     /// Its VM sends packets of one connection
     Ordinary,
+    /// Its VM sends as many of them as its core lets it, at most 300,000 a second
+    Flood,
     /// A machine outside sends packets that its switch's rules tell apart in many ways
     Outside,
     /// Its VM sends such packets
@@ -61,9 +63,10 @@ pub enum Attack {
 }
 
 impl Attack {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Idle,
         Self::Ordinary,
+        Self::Flood,
         Self::Outside,
         Self::Tenant,
         Self::Burn,

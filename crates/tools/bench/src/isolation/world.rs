@@ -26,6 +26,8 @@ const VMS: [[&str; 2]; 3] = [[VICTIM, "web"], [VICTIM, "db"], [ADVERSARY, "web"]
 /// The adversary's access list allows packets with this address, or source port, or destination port.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 200, 7, 9);
 const PORTS: [u16; 2] = [40_000, 8080];
+/// Packets a second of a flood.
+const FLOOD: u32 = 300_000;
 
 /// The tenants and their switches.
 pub(super) struct World {
@@ -109,12 +111,14 @@ impl World {
 
     /// Returns what the adversary does; `None` if nothing.
     pub(super) fn deed(&self, attack: Attack, rate: u32) -> anyhow::Result<Option<Deed<'_>>> {
-        let own = |headers: &[Headers]| self.stream(false, headers, rate);
-        let ordinary = || anyhow::Ok(own(&[self.allowed(false)?]));
+        let own = |headers: &[Headers], rate| self.stream(false, headers, rate);
+        let one = |rate| anyhow::Ok(own(&[self.allowed(false)?], rate));
+        let ordinary = || one(rate);
         Ok(Some(match attack {
             Attack::Idle => return Ok(None),
             Attack::Ordinary | Attack::Burn => ordinary()?,
-            Attack::Tenant => own(&sweep(&self.allowed(false)?, false)),
+            Attack::Flood => one(FLOOD)?,
+            Attack::Tenant => own(&sweep(&self.allowed(false)?, false), rate),
             Attack::Outside => self.stream(true, &sweep(&self.allowed(true)?, true), rate),
             Attack::Stop => deeds::stop(self.p4_vm()?),
             Attack::Ring => deeds::both(deeds::stop(self.p4_vm()?), ordinary()?),

@@ -26,13 +26,15 @@ pub enum Area {
     HugePages,
     /// AF_XDP and its modes, by network interface.
     AfXdp,
+    /// NIC switches run in traffic control.
+    Tcx,
     /// DPDK is installed.
     Dpdk,
 }
 
 impl Area {
     /// All of them, in the order of a report.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Kvm,
         Self::Qemu,
         Self::SevSnp,
@@ -42,6 +44,7 @@ impl Area {
         Self::SrIov,
         Self::HugePages,
         Self::AfXdp,
+        Self::Tcx,
         Self::Dpdk,
     ];
 
@@ -58,6 +61,7 @@ impl Area {
             Self::SrIov => "sr-iov",
             Self::HugePages => "huge-pages",
             Self::AfXdp => "af-xdp",
+            Self::Tcx => "tcx",
             Self::Dpdk => "dpdk",
         }
     }

@@ -61,6 +61,7 @@ fn find(area: Area, host: &Host) -> Found {
         Area::SrIov => devices::sr_iov(host),
         Area::HugePages => devices::huge_pages(host),
         Area::AfXdp => network::af_xdp(host),
+        Area::Tcx => network::tcx(host),
         Area::Dpdk => dpdk::dpdk(host),
     }
 }

@@ -1,8 +1,9 @@
-//! AF_XDP, and what network interfaces offer it.
+//! AF_XDP, what network interfaces offer it, and traffic control.
 
 use crate::finding::Found;
 use crate::host::{Host, is_this_machine};
 use crate::netdev::{Features, features};
+use p4shield_xdp::program::has_ingress;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 /// Whether the kernel has AF_XDP, and the best mode of each physical interface.
@@ -33,6 +34,21 @@ pub(crate) fn af_xdp(host: &Host) -> Found {
         )
     };
     Found::works(interfaces.iter().map(describe).collect::<Vec<_>>().join(", "))
+}
+
+/// Reports `tcx` and BTF, which a NIC switch in traffic control needs.
+pub(crate) fn tcx(host: &Host) -> Found {
+    let limited = |lacking: &str, remedy: &str| {
+        let found = format!("the kernel has no {lacking}: NIC switches run in XDP, which passes less TCP");
+        Found::limited(found, remedy)
+    };
+    if is_this_machine(host) && !has_ingress() {
+        return limited("tcx", "use Linux 6.6 or later, with CONFIG_NET_XGRESS");
+    }
+    if !host.has("/sys/kernel/btf/vmlinux") {
+        return limited("BTF", "use a kernel with CONFIG_DEBUG_INFO_BTF");
+    }
+    Found::works("NIC switches in front of Open vSwitch run in traffic control (nic_switch = \"tc\")")
 }
 
 /// Returns the best mode that a driver offers.

@@ -44,7 +44,7 @@ fn an_empty_machine_lacks_everything_and_says_so() {
     for area in Area::ALL {
         let finding = probe(area, &machine.host);
         let expected = match area {
-            Area::Qemu | Area::HugePages => State::Limited,
+            Area::Qemu | Area::HugePages | Area::Tcx => State::Limited,
             Area::AfXdp => State::Works,
             _ => State::Missing,
         };
@@ -176,4 +176,12 @@ fn a_probe_that_hangs_is_a_finding() {
     let iommu = probe_within(Area::Iommu, &machine.host, Duration::from_secs(10));
     assert!(iommu.found.contains("no IOMMU"), "{iommu:?}");
     drop(std::fs::write(&pipe, "flags : vmx\n"));
+}
+
+#[test]
+fn a_nic_switch_in_traffic_control_needs_btf() {
+    let machine = Machine::new("9.0.0");
+    machine.finds(Area::Tcx, State::Limited, "CONFIG_DEBUG_INFO_BTF");
+    machine.write("/sys/kernel/btf/vmlinux", "");
+    machine.finds(Area::Tcx, State::Works, "nic_switch = \"tc\"");
 }

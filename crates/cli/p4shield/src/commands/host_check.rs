@@ -22,7 +22,7 @@ enum Command {
     Check(Check),
 }
 
-/// Probe KVM, TEEs, IOMMU, virtual functions, huge pages, AF_XDP and DPDK
+/// Probe KVM, TEEs, IOMMU, virtual functions, huge pages, AF_XDP, tcx and DPDK
 ///
 /// Prints for each what was found and, if something is missing, what to do. Changes nothing. Takes a
 /// second, or 20 if KVM hangs. Run it as root, like the daemon.
@@ -43,8 +43,8 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Check {
-    /// Fail unless this area works: kvm, qemu, sev-snp, tdx, guest-tee, iommu, sr-iov, huge-pages, af-xdp
-    /// or dpdk; may be repeated
+    /// Fail unless this area works: kvm, qemu, sev-snp, tdx, guest-tee, iommu, sr-iov, huge-pages, af-xdp,
+    /// tcx or dpdk; may be repeated
     #[arg(long, value_name = "AREA")]
     require: Vec<Area>,
     /// Start machines, and show what holds of them on this hardware

@@ -3,6 +3,8 @@
 
 use super::nic_switches::{change, configure};
 use super::scene::{NIC_SWITCH, pings};
+use p4shield_probe::{Area, Host, State, probe};
+
 use super::{buffers, in_guest, two_tenants};
 
 /// Modules of the guest's kernel.
@@ -57,6 +59,8 @@ mod inside {
         }
         configure(&scene, None);
         assert_eq!(scene.topology("plan")["nic_switch"], default(), "without the key");
+        let found = probe(Area::Tcx, &Host::this());
+        assert_eq!(found.state == State::Limited, default() == "xdp", "host check: {found:?}");
         scene.topology("delete");
         assert_eq!((bridges(), scene.leftovers()), (0, vec![]));
     }

@@ -229,7 +229,8 @@ const TOPOLOGY: &[Key] = &[
         "How switches receive and send: `sockets`: by packet sockets; `dpdk`: by DPDK, in a thread that \
          polls and sleeps for microseconds between packets if the core is shared. Needs an Open vSwitch with \
          DPDK (`openvswitch-switch-dpdk`). P4 switches have AF_XDP sockets."),
-    key("nic_switch", "string", Absent("`tc`; `xdp` with `switch = \"p4\"`, and before Linux 6.6"),
+    key("nic_switch", "string",
+        Absent("`tc`; `xdp` with `switch = \"p4\"`, and before Linux 6.6 or without BTF"),
         Words(&["tc", "xdp", "bridge", "sriov"]), ALL,
         "What passes frames between VMs, switches and uplink above the baseline. `tc`: a program on each \
          port, in traffic control; `xdp`: the same in XDP, which drops a flood from the network at less \

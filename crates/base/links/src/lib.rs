@@ -9,6 +9,7 @@
 //! | [`delete`] | deletes an interface |
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
+//! | [`stop`] | sets an interface down |
 //! | [`rename`], [`rename_by_address`] | gives an interface another name |
 //! | [`names`], [`address_of`] | lists interfaces, reads an interface's address |
 //! | [`add_bridge`], [`bridge`], [`bridge_ports`] | makes and reads bridges that filter VLANs |
@@ -33,7 +34,7 @@ pub use card::{Card, FunctionLink, FunctionTraffic, VirtualFunction};
 pub use functions::{FunctionSetting, card, set_function};
 pub use request::{
     PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, rename,
-    rename_by_address, start, start_in,
+    rename_by_address, start, start_in, stop,
 };
 pub use sys::{address_of, names};
 pub use tap::Tap;

@@ -53,6 +53,16 @@ pub fn start(interface: &str) -> Result<(), LinkError> {
     change(IfinfomsgBuilder::default().up(), index, RtBuffer::new()).map_err(failed)
 }
 
+/// Sets an interface down.
+///
+/// # Errors
+/// There is none with this name, or the kernel refuses it.
+pub fn stop(interface: &str) -> Result<(), LinkError> {
+    let index = index_of(interface)?;
+    let failed = LinkError::of("set down", interface);
+    change(IfinfomsgBuilder::default().down(), index, RtBuffer::new()).map_err(failed)
+}
+
 /// Sets an interface up in a network namespace.
 ///
 /// # Errors

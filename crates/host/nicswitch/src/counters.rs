@@ -27,17 +27,20 @@ pub enum Reason {
     Destination,
     /// The destination's interface is gone.
     NoPort,
-    /// Longer than the MTU of the destination's interface.
+    /// Longer than the MTU of the destination's interface, or still to be divided for it.
     TooLong,
     /// The interface is no port of the policy: it is about to become one, or was one.
     Unassigned,
     /// The port sends more than its rate allows.
     Rate,
+    /// Its sender left its checksum to its network device: a compartment would take the frame as it is, and
+    /// the uplink's card write where the sender says. In traffic control only: XDP does not see it.
+    Checksum,
 }
 
 impl Reason {
     /// All of them, in the order of the program's `enum reason`.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Malformed,
         Self::Tag,
         Self::SourceMac,
@@ -50,6 +53,7 @@ impl Reason {
         Self::TooLong,
         Self::Unassigned,
         Self::Rate,
+        Self::Checksum,
     ];
 
     /// Returns its name in status and metrics.
@@ -68,6 +72,7 @@ impl Reason {
             Self::TooLong => "too_long",
             Self::Unassigned => "unassigned",
             Self::Rate => "rate",
+            Self::Checksum => "checksum",
         }
     }
 }
@@ -130,12 +135,12 @@ mod tests {
 
     #[test]
     fn counters_of_all_processors_are_added() {
-        let one: Vec<u8> = (1..=16u64).flat_map(u64::to_ne_bytes).collect();
+        let one: Vec<u8> = (1..=17u64).flat_map(u64::to_ne_bytes).collect();
         assert_eq!(one.len(), PortCounters::BYTES);
         let sum = PortCounters::sum("tap0", &[one.clone(), one]);
         assert_eq!((sum.received_packets, sum.delivered_bytes), (2, 8));
-        assert_eq!((sum.dropped(Reason::Malformed), sum.dropped(Reason::Rate)), (10, 32));
-        assert_eq!(sum.dropped_in_all(), 2 * (5..=16).sum::<u64>());
+        assert_eq!((sum.dropped(Reason::Malformed), sum.dropped(Reason::Checksum)), (10, 34));
+        assert_eq!(sum.dropped_in_all(), 2 * (5..=17).sum::<u64>());
     }
 
     #[test]

@@ -22,14 +22,18 @@ pub enum NicError {
         #[source]
         source: io::Error,
     },
-    /// The pinned maps are not this version's, or another network namespace's.
-    #[error("the NIC switch in {} {reason}", folder.display())]
-    Foreign {
-        /// The folder.
-        folder: PathBuf,
-        /// The difference and the remedy.
-        reason: &'static str,
-    },
+    /// The pinned maps are another network namespace's.
+    #[error(
+        "the NIC switch in {} is that of another network namespace; use it there, or choose another folder",
+        _0.display()
+    )]
+    Foreign(PathBuf),
+    /// The kernel lacks what the hook in traffic control needs.
+    #[error(
+        "the NIC switch cannot run in traffic control: the kernel needs tcx (Linux 6.6, CONFIG_NET_XGRESS), \
+         BTF (CONFIG_DEBUG_INFO_BTF) and net.core.bpf_jit_enable = 1; write nic_switch = \"xdp\""
+    )]
+    NoTrafficControl,
     /// The interfaces of this network namespace cannot be listed.
     #[error("cannot list the network interfaces")]
     Interfaces(#[source] io::Error),
@@ -46,6 +50,9 @@ pub enum NicError {
         #[source]
         source: libbpf_rs::Error,
     },
+    /// An interface that is no port any more cannot be set down, so it stays closed.
+    #[error("an interface leaves the NIC switch")]
+    Leaves(#[source] LinkError),
     /// A network card cannot be the NIC switch.
     #[error("cannot use {card} as the NIC switch: {reason}")]
     Card {

@@ -27,10 +27,11 @@
 //!   veth pair.
 //!
 //! With [`Hook::TrafficControl`], the caller has uplink and VMs' interfaces receive packets as they were
-//! sent, not merged (GRO, LRO): those that are longer than a target's MTU are dropped.
+//! sent, not merged (GRO, LRO): those that an interface is still to divide are dropped.
 //!
 //! With each hook, a sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's
 //! remark that a checksum is undone survives neither a redirect in XDP nor the packet sockets of a switch.
+//! Traffic control sees it, and drops the frame.
 //!
 //! A switch on the host has no mediation; [`HostGuard`] keeps the host's own stack off its ports.
 //!

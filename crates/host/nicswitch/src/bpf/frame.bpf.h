@@ -6,11 +6,15 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
 
 #ifdef IN_TRAFFIC_CONTROL
+
+#include <bpf/bpf_core_read.h>
 
 #define FRAME struct __sk_buff
 #define load_bytes bpf_skb_load_bytes
@@ -27,6 +31,39 @@ static __always_inline __u32 receiver_of(const FRAME *ctx)
 	return ctx->ifindex;
 }
 
+/* What is read of the kernel's packet: libbpf finds its place in the running kernel. */
+struct sk_buff {
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+/* Linux 6.2. */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
+/* The value of ip_summed for a packet whose checksum is still to be written. */
+#define CHECKSUM_PARTIAL 3
+
+/* Whether a checksum is still to be written, by the kernel or a card, where the sender says: also over what
+ * was judged. */
+static __always_inline bool lacks_checksum(FRAME *ctx)
+{
+	struct sk_buff *packet = bpf_cast_to_kern_ctx(ctx);
+
+	return BPF_CORE_READ_BITFIELD(packet, ip_summed) == CHECKSUM_PARTIAL;
+}
+
+/* Whether the interface that sends it is still to divide it, as a packet that the kernel merged (GRO). */
+static __always_inline bool is_undivided(const FRAME *ctx)
+{
+	return ctx->gso_size != 0;
+}
+
+/* Has these first bytes of the frame, as far as there are so many, in memory of its own: others may be in
+ * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory. */
+static __always_inline bool own(FRAME *ctx, __u32 bytes)
+{
+	return !bpf_skb_pull_data(ctx, ctx->len < bytes ? ctx->len : bytes);
+}
+
 #else
 
 #define FRAME struct xdp_md
@@ -40,6 +77,23 @@ static __always_inline __u32 frame_length(const FRAME *ctx)
 static __always_inline __u32 receiver_of(const FRAME *ctx)
 {
 	return ctx->ingress_ifindex;
+}
+
+/* What is redirected in XDP are the bytes alone. */
+static __always_inline bool lacks_checksum(FRAME *ctx)
+{
+	return false;
+}
+
+static __always_inline bool is_undivided(const FRAME *ctx)
+{
+	return false;
+}
+
+/* A driver that runs XDP has copied what was not its own. */
+static __always_inline bool own(FRAME *ctx, __u32 bytes)
+{
+	return true;
 }
 
 #endif

@@ -54,6 +54,11 @@ static __always_inline int judge(FRAME *ctx, bool tagged, struct decision *decis
 		return UNASSIGNED;
 	if (port->interval && !is_in_rate(receiver_of(ctx), port))
 		return RATE;
+	/* The kernel does not divide it for a compartment that is reached directly. */
+	if (is_undivided(ctx))
+		return TOO_LONG;
+	if (lacks_checksum(ctx))
+		return CHECKSUM;
 	result = read_ethernet(ctx, &packet);
 	if (result != FORWARD)
 		return result;
@@ -77,8 +82,7 @@ static __always_inline int judge(FRAME *ctx, bool tagged, struct decision *decis
 	return UNASSIGNED;
 }
 
-/* The reason why the frame cannot go to its target, or FORWARD. Packets that the kernel merged (GRO) are too
- * long, although it would divide them again for a target that is a device. */
+/* The reason why the frame cannot go to its target, or FORWARD. */
 static __always_inline int check_target(FRAME *ctx, __u32 target)
 {
 	__u32 mtu = 0;

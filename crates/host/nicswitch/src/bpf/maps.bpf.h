@@ -30,6 +30,7 @@ enum reason {
 	TOO_LONG,
 	UNASSIGNED,
 	RATE,
+	CHECKSUM,
 	REASONS,
 	FORWARD, /* none */
 };
@@ -77,7 +78,8 @@ struct counters {
 };
 
 struct identity {
-	__u64 format;
+	__u32 format;
+	__u32 programs;
 	__u64 namespace;
 };
 
@@ -123,7 +125,8 @@ struct {
 	__type(value, __u64);
 } nic_rates SEC(".maps");
 
-/* The format of these maps, and the network namespace of their interfaces. No program reads it. */
+/* The format of these maps, the version of the programs that all interfaces have, and the network namespace
+ * of the interfaces. No program reads it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -107,6 +107,12 @@ static __always_inline int read_icmpv6(FRAME *ctx, struct packet *packet, __u32 
 	return FORWARD;
 }
 
+/* Hop-by-hop options, routing, fragment, authentication, destination options. */
+static __always_inline bool is_extension(__u8 next)
+{
+	return next == 0 || next == 43 || next == 44 || next == 51 || next == 60;
+}
+
 /* Follows the extension headers to ICMPv6, if that comes. Of a later fragment there is nothing to see: its
  * first one is dropped if the packet is one of neighbour discovery, or hides what it is.
  *
@@ -123,8 +129,7 @@ __noinline int read_next_headers(FRAME *ctx, struct packet *packet, __u8 next)
 	for (i = 0; i < MAX_EXTENSION_HEADERS; i++) {
 		if (next == ICMPV6)
 			return read_icmpv6(ctx, packet, at);
-		/* Hop-by-hop options, routing, fragment, authentication, destination options. */
-		if (next != 0 && next != 43 && next != 44 && next != 51 && next != 60)
+		if (!is_extension(next))
 			return FORWARD;
 		packet->is_hidden = 1;
 		if (!fits(packet, at, 8) || load_bytes(ctx, at, header, sizeof(header)))
@@ -143,6 +148,7 @@ __noinline int read_next_headers(FRAME *ctx, struct packet *packet, __u8 next)
 static __always_inline int read_ipv6(FRAME *ctx, struct packet *packet)
 {
 	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
+	__u8 next;
 
 	if (at + IPV6_HEADER > (__u8 *)(long)ctx->data_end || at[0] >> 4 != 6)
 		return MALFORMED;
@@ -150,7 +156,10 @@ static __always_inline int read_ipv6(FRAME *ctx, struct packet *packet)
 	if (packet->end > frame_length(ctx))
 		return MALFORMED;
 	__builtin_memcpy(packet->sender, at + 8, sizeof(packet->sender));
-	return read_next_headers(ctx, packet, at[6]);
+	next = at[6];
+	if (next != ICMPV6 && !is_extension(next))
+		return FORWARD;
+	return own(ctx, packet->end) ? read_next_headers(ctx, packet, next) : MALFORMED;
 }
 
 static __always_inline int read_packet(FRAME *ctx, struct packet *packet)

@@ -38,12 +38,10 @@ int nic_switch(struct __sk_buff *ctx)
 	__u32 receiver = receiver_of(ctx);
 	struct counters *counters = bpf_map_lookup_elem(&nic_counters, &receiver);
 	struct decision decision = {};
-	int result;
+	int result = MALFORMED;
 
-	/* Most frames are small enough, or have their headers in the first part. */
-	if ((__u8 *)(long)ctx->data + DIRECT > (__u8 *)(long)ctx->data_end)
-		bpf_skb_pull_data(ctx, ctx->len < DIRECT ? ctx->len : DIRECT);
-	result = receive(ctx, ctx->vlan_present, counters, &decision);
+	if (own(ctx, DIRECT))
+		result = receive(ctx, ctx->vlan_present, counters, &decision);
 	if (result == FORWARD) {
 		count_delivery(ctx, decision.target);
 		return forward(ctx, &decision);

@@ -19,8 +19,8 @@ const LAST: i32 = 500;
 /// Bytes of an Ethernet header, which the kernel leaves out of the counters of what it receives.
 const ETHERNET: u64 = 14;
 /// Reasons that no rule counts: a bridge drops what is too long by itself, and knows no interfaces that are
-/// about to become ports.
-const UNCOUNTED: [Reason; 2] = [Reason::TooLong, Reason::Unassigned];
+/// about to become ports, and no rule sees which checksums are still to be written.
+const UNCOUNTED: [Reason; 3] = [Reason::TooLong, Reason::Unassigned, Reason::Checksum];
 
 /// The rules that a port is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]

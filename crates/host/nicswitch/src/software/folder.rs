@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{Link, Program};
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountFlags, mount};
 
@@ -121,6 +121,11 @@ impl Folder {
             _ => 0,
         };
         Ok(Some(index).filter(|index| *index != 0))
+    }
+
+    /// Has the link of an interface attach another program from now on; no frame comes between the two.
+    pub(crate) fn replace(&self, interface: &str, program: &Program<'_>) -> libbpf_rs::Result<()> {
+        Link::open(self.link(interface))?.update_prog(program)
     }
 
     /// Takes the program off an interface, also if another process has the link open.

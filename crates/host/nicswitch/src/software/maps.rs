@@ -19,7 +19,7 @@ pub(crate) const IDENTITY: &str = "nic_identity";
 pub(crate) const NAMES: [&str; 5] = [POLICY, TARGETS, COUNTERS, RATES, IDENTITY];
 
 /// The format of the maps: a change of `maps.bpf.h` changes it.
-const FORMAT: u64 = 2;
+const FORMAT: u32 = 3;
 /// The only key of the maps with one entry.
 const FIRST: [u8; 4] = [0; 4];
 
@@ -30,19 +30,30 @@ pub(crate) struct Maps {
     targets: MapHandle,
     counters: MapHandle,
     rates: MapHandle,
+    identity: MapHandle,
 }
 
 impl Maps {
-    /// Opens the maps; `None` if there are none, or not all yet.
+    /// Opens the maps; `None` if there are none, or not all yet. [`owner`] says whether they can be opened.
     pub(crate) fn open(folder: &Folder) -> Result<Option<Self>, NicError> {
         if NAMES.iter().any(|name| !folder.map(name).exists()) {
             return Ok(None);
         }
-        let open =
-            |name| MapHandle::from_pinned_path(folder.map(name)).map_err(NicError::kernel("open the maps"));
-        check_identity(folder, &open(IDENTITY)?)?;
+        let open = |name| open(folder, name);
+        let identity = open(IDENTITY)?;
+        sign(&identity)?;
         let (policy, targets) = (open(POLICY)?, open(TARGETS)?);
-        Ok(Some(Self { policy, targets, counters: open(COUNTERS)?, rates: open(RATES)? }))
+        Ok(Some(Self { policy, targets, counters: open(COUNTERS)?, rates: open(RATES)?, identity }))
+    }
+
+    /// Returns the version of the programs that all interfaces have; 0: not all have the same.
+    pub(crate) fn programs(&self) -> Result<u32, NicError> {
+        Ok(Identity::of(&self.identity)?.programs)
+    }
+
+    /// Records the version of the programs that all interfaces have.
+    pub(crate) fn set_programs(&self, programs: u32) -> Result<(), NicError> {
+        Identity { programs, ..Identity::of(&self.identity)? }.write(&self.identity)
     }
 
     /// Reads the policy in force, if there is one.
@@ -133,22 +144,74 @@ impl Maps {
     }
 }
 
-/// Checks that the maps are this version's and this network namespace's, and signs them if they are new.
-fn check_identity(folder: &Folder, map: &MapHandle) -> Result<(), NicError> {
-    let failed = || NicError::kernel("read whose maps these are");
-    let namespace =
-        rustix::fs::stat("/proc/thread-self/ns/net").map_err(|e| NicError::Interfaces(e.into()))?.st_ino;
-    let own: Vec<u8> = [FORMAT, namespace].into_iter().flat_map(u64::to_ne_bytes).collect();
-    let found = map.lookup(&FIRST, MapFlags::ANY).map_err(failed())?.unwrap_or_default();
-    if found.iter().all(|byte| *byte == 0) {
-        return map.update(&FIRST, &own, MapFlags::ANY).map_err(failed());
+/// `struct identity`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Identity {
+    format: u32,
+    programs: u32,
+    namespace: u64,
+}
+
+impl Identity {
+    fn of(map: &MapHandle) -> Result<Self, NicError> {
+        let found =
+            map.lookup(&FIRST, MapFlags::ANY).map_err(NicError::kernel("read whose maps these are"))?;
+        let bytes = found.unwrap_or_default();
+        let word = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk().copied());
+        Ok(Self {
+            format: word(0).map_or(0, u32::from_ne_bytes),
+            programs: word(4).map_or(0, u32::from_ne_bytes),
+            namespace: bytes.last_chunk().copied().map_or(0, u64::from_ne_bytes),
+        })
     }
-    let foreign = |reason| NicError::Foreign { folder: folder.path().to_owned(), reason };
-    if found.get(..8) != own.get(..8) {
-        return Err(foreign("has maps of another version of P4 Shield; delete it with that version"));
+
+    fn write(&self, map: &MapHandle) -> Result<(), NicError> {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.format.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.programs.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.namespace.to_ne_bytes());
+        map.update(&FIRST, &bytes, MapFlags::ANY).map_err(NicError::kernel("say whose maps these are"))
     }
-    if found != own {
-        return Err(foreign("is that of another network namespace; use it there, or choose another folder"));
+}
+
+/// Owner of the maps in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This version, in this network namespace; or there are no maps that say so.
+    This,
+    /// Another version, in this network namespace.
+    AnotherVersion,
+    /// Another network namespace, which may have ended.
+    AnotherNamespace,
+}
+
+/// Returns the owner of the maps in a folder.
+pub(crate) fn owner(folder: &Folder) -> Result<Owner, NicError> {
+    if !folder.map(IDENTITY).exists() {
+        return Ok(Owner::This);
     }
-    Ok(())
+    let found = Identity::of(&open(folder, IDENTITY)?)?;
+    Ok(match found {
+        _ if found == Identity::default() => Owner::This,
+        Identity { namespace, .. } if namespace != own_namespace()? => Owner::AnotherNamespace,
+        Identity { format, .. } if format != FORMAT => Owner::AnotherVersion,
+        _ => Owner::This,
+    })
+}
+
+fn open(folder: &Folder, name: &str) -> Result<MapHandle, NicError> {
+    MapHandle::from_pinned_path(folder.map(name)).map_err(NicError::kernel("open the maps"))
+}
+
+/// Returns the number of this thread's network namespace.
+fn own_namespace() -> Result<u64, NicError> {
+    Ok(rustix::fs::stat("/proc/thread-self/ns/net").map_err(|e| NicError::Interfaces(e.into()))?.st_ino)
+}
+
+/// Makes new maps this version's and this network namespace's.
+fn sign(map: &MapHandle) -> Result<(), NicError> {
+    if Identity::of(map)? != Identity::default() {
+        return Ok(());
+    }
+    Identity { format: FORMAT, programs: 0, namespace: own_namespace()? }.write(map)
 }

@@ -1,9 +1,10 @@
 //! The programs of an interface.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use libbpf_rs::{Object, ObjectBuilder};
+use libbpf_rs::{Object, ObjectBuilder, Program};
 use p4shield_afxdp::ethtool;
 use p4shield_xdp::Interface;
 use p4shield_xdp::guard::Guard;
@@ -54,11 +55,10 @@ fn load(object: &[u8], folder: &Folder, names: &[&str], device: Option<u32>) -> 
     open.load()
 }
 
-/// Passes the descriptor of an object's program.
-fn with<R>(object: &Object, name: &str, then: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
+/// Passes an object's program.
+fn with<R>(object: &Object, name: &str, then: impl FnOnce(&Program<'_>) -> R) -> R {
     let mut programs = object.progs();
-    let program = programs.find(|program| program.name() == name).expect("the object has this program");
-    then(program.as_fd())
+    then(&programs.find(|program| program.name() == name).expect("the object has this program"))
 }
 
 /// A program that the kernel has checked for an interface.
@@ -94,6 +94,14 @@ fn failed(interface: &Interface, remedy: &'static str, source: impl Into<libbpf_
 }
 
 impl Loaded {
+    /// Puts the program in the place of the one that a pinned link attaches to its interface.
+    pub(crate) fn replace(self, folder: &Folder, of: &Interface) -> Result<(), NicError> {
+        match with(&self.object, self.name, |program| folder.replace(&of.name, program)) {
+            Err(_) if self.name == TAGGED => prepare_plain(folder, of)?.replace(folder, of),
+            replaced => replaced.map_err(|error| failed(of, "", error)),
+        }
+    }
+
     /// Attaches the program to its interface, and pins the link.
     pub(crate) fn attach(self, folder: &Folder, to: &Interface) -> Result<(), NicError> {
         match self.attach_to(folder, to) {
@@ -104,7 +112,7 @@ impl Loaded {
 
     fn attach_to(&self, folder: &Folder, to: &Interface) -> io::Result<()> {
         with(&self.object, self.name, |program| {
-            attach_pinned(program, Place::Driver, to.index, &folder.link(&to.name))
+            attach_pinned(program.as_fd(), Place::Driver, to.index, &folder.link(&to.name))
         })
     }
 }
@@ -124,30 +132,46 @@ impl Shared {
             Hook::Xdp => load(IN_XDP, folder, &[GUARD], None),
             Hook::TrafficControl { .. } => load(IN_TC, folder, &[SWITCH, GUARD, OUTWARD], None),
         };
-        let object = object.map_err(NicError::kernel("load the NIC switch's programs and maps"))?;
+        let object = object.map_err(NicError::kernel("load the programs and maps"))?;
         Ok(Self { hook, object })
+    }
+
+    /// Returns a number that differs between versions of the programs of this hook, and is not 0.
+    pub(crate) fn version(&self) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(match self.hook {
+            Hook::Xdp => IN_XDP,
+            Hook::TrafficControl { .. } => IN_TC,
+        });
+        hasher.finish() as u32 | 1
+    }
+
+    /// Puts the switch of traffic control in the place of the one that a pinned link attaches.
+    pub(crate) fn replace(&self, folder: &Folder, of: &Interface) -> Result<(), NicError> {
+        with(&self.object, SWITCH, |program| folder.replace(&of.name, program))
+            .map_err(|error| failed(of, "", error))
     }
 
     /// Attaches the switch of traffic control to an interface, and pins the link.
     pub(crate) fn attach(&self, folder: &Folder, to: &Interface) -> Result<(), NicError> {
-        let attach = |program: BorrowedFd<'_>| {
-            attach_pinned(program, Place::Ingress, to.index, &folder.link(&to.name))
+        let attach = |program: &Program<'_>| {
+            attach_pinned(program.as_fd(), Place::Ingress, to.index, &folder.link(&to.name))
         };
-        with(&self.object, SWITCH, attach).map_err(|error| failed(to, remedy_of_tcx(&error), error))
+        with(&self.object, SWITCH, attach).map_err(|error| failed(to, remedy(&error), error))
     }
 
     fn guard<R>(&self, then: impl FnOnce(Guard<'_>) -> R) -> R {
         with(&self.object, GUARD, |dropping| match self.hook {
-            Hook::Xdp => then(Guard::dropping(dropping)),
+            Hook::Xdp => then(Guard::dropping(dropping.as_fd())),
             Hook::TrafficControl { .. } => {
-                with(&self.object, OUTWARD, |outward| then(Guard::passing(dropping, outward)))
+                with(&self.object, OUTWARD, |outward| then(Guard::passing(dropping.as_fd(), outward.as_fd())))
             }
         })
     }
 
-    /// Closes an interface, if it is open.
-    pub(crate) fn close(&self, interface: &Interface) -> Result<(), NicError> {
-        let close = |guard: Guard<'_>| match guard.is_closed(interface.index) {
+    /// Closes an interface, if it is open or by a guard of another version.
+    pub(crate) fn close(&self, interface: &Interface, renews: bool) -> Result<(), NicError> {
+        let close = |guard: Guard<'_>| match guard.is_closed(interface.index) && !renews {
             true => Ok(()),
             false => guard.close(interface.index),
         };
@@ -169,14 +193,5 @@ impl Shared {
         let failed =
             |source| NicError::Port { step: "open the host's own way to", interface, remedy: "", source };
         self.guard(open).map_err(failed)
-    }
-}
-
-fn remedy_of_tcx(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::InvalidInput => {
-            ": the kernel needs tcx (Linux 6.6, CONFIG_NET_XGRESS); write nic_switch = \"xdp\""
-        }
-        _ => remedy(error),
     }
 }

@@ -169,10 +169,8 @@ impl Bed {
         if is_bridge() {
             return;
         }
-        let merging = if is_in_xdp() { "on" } else { "off" };
-        let offloads = ["-K", &end, "tx", "off", "gro", merging];
-        let status = self.ends.command("ethtool").args(offloads).output().unwrap();
-        assert!(status.status.success(), "{status:?}");
+        offload(&self.ends, &end, ["tx", "off"]);
+        offload(&self.ends, &end, ["gro", if is_in_xdp() { "on" } else { "off" }]);
     }
 
     /// Returns the switch, as another process would open it.
@@ -232,6 +230,13 @@ impl Bed {
         self.before_another(to).iter().any(|received| received == frame)
     }
 
+    /// Sends an allowed frame to a port, waits for it, and returns the one with `frame`'s number that came
+    /// before.
+    pub(crate) fn numbered_as(&self, to: &str, frame: &[u8]) -> Option<Vec<u8>> {
+        let number = &frame[frame.len() - 8..];
+        self.before_another(to).into_iter().find(|received| received.ends_with(number))
+    }
+
     /// Sends an allowed frame to a port, waits for it, and returns those that came before.
     pub(crate) fn before_another(&self, to: &str) -> Vec<Vec<u8>> {
         let (from, last) = allowed_to(to);
@@ -281,6 +286,12 @@ pub(crate) fn hook() -> Hook {
         "xdp" => Hook::Xdp,
         other => Hook::TrafficControl { are_direct: other == "tc-direct" },
     }
+}
+
+/// Switches an offload of an interface on or off.
+pub(crate) fn offload(ns: &NetNs, interface: &str, setting: [&str; 2]) {
+    let done = ns.command("ethtool").args(["-K", interface]).args(setting).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
 }
 
 /// Has packets of bridges pass a namespace's own rules, as they do in a new one if the kernel can, or not.

@@ -62,6 +62,16 @@ pub(crate) fn link_local(mac: MacAddr6) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
+/// Returns a frame for [`crate::raw::Raw::with_offloads`] whose checksum the kernel is to write, of all bytes
+/// from `start` on, at `start + offset`.
+pub(crate) fn without_checksum(start: u16, offset: u16, frame: &[u8]) -> Vec<u8> {
+    // Flags: the checksum is undone.
+    let mut all = vec![1, 0, 0, 0, 0, 0];
+    all.extend([start, offset].into_iter().flat_map(u16::to_le_bytes));
+    all.extend(frame);
+    all
+}
+
 /// Returns a frame with a tag of `protocol` in it.
 pub(crate) fn tagged(frame: &[u8], protocol: u16, vlan: u16) -> Vec<u8> {
     [&frame[..12], &protocol.to_be_bytes(), &vlan.to_be_bytes(), &frame[12..]].concat()

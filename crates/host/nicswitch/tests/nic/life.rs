@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libbpf_rs::{Link, MapHandle, query};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, query};
 use macaddr::MacAddr6;
-use p4shield_nicswitch::{Changes, NicError, Reason, Software};
+use p4shield_nicswitch::{Changes, NicError, NicSwitch as _, Reason, Software};
 use p4shield_testbed::{NetNs, wait_until};
 use p4shield_topology::{Port, Role};
 use p4shield_xdp::{Interface, InterfaceMonitor, XdpMode, XdpProgram};
@@ -37,6 +37,64 @@ fn programs(bed: &Bed, name: &str) -> String {
 /// Returns the ports without those of tenant b.
 fn without_b() -> Vec<Port> {
     ports().into_iter().filter(|port| port.tenant.as_deref() != Some("b")).collect()
+}
+
+/// Changes a word of what the switch says of itself: the format of its maps at 0, the version of its programs
+/// at 4.
+fn change_identity(bed: &Bed, at: usize) {
+    let identity = MapHandle::from_pinned_path(bed.folder.join("nic_identity")).unwrap();
+    let mut value = identity.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+    value[at] ^= 0x40;
+    identity.update(&[0; 4], &value, MapFlags::ANY).unwrap();
+}
+
+#[test]
+fn a_switch_with_maps_of_another_version_is_made_anew() {
+    let Some(bed) = Bed::build() else { return };
+    change_identity(&bed, 0);
+    assert!(bed.counters().is_empty(), "nothing says what those maps mean");
+    let changes = bed.apply(&without_b()).unwrap();
+    assert_eq!(changes.added.len(), without_b().len(), "{changes:?}");
+    for to in ["a1", "ga", "ia", "wan"] {
+        let (from, frame) = allowed_to(to);
+        bed.sockets[from].send(&frame);
+        wait_until("an arrival", 10, || bed.sockets[to].receive().as_ref() == Some(&frame)).unwrap();
+    }
+    assert!(!programs(&bed, "b1").contains("nic_"), "it is no port any more");
+    change_identity(&bed, 0);
+    bed.host.inside(|| bed.nic().delete()).unwrap();
+    assert!(!bed.folder.exists() && !programs(&bed, "a1").contains("nic_"));
+}
+
+#[test]
+fn an_end_that_is_no_port_any_more_is_down_when_it_is_opened() {
+    let Some(bed) = Bed::build() else { return };
+    let is_up = |name: &str| bed.host.ip(&format!("link show dev {name}")).unwrap().contains(",UP");
+    let mut switch = Software::open(hook(), &bed.folder).unwrap().with_ends(["gb".to_owned()].into());
+    bed.host.inside(|| switch.apply(&without_b()).unwrap());
+    assert!(!programs(&bed, "gb").contains("nic_") && !programs(&bed, "b1").contains("nic_"));
+    assert_eq!([is_up("gb"), is_up("b1")], [false, true], "others are the host's own");
+}
+
+#[test]
+fn programs_of_another_version_are_replaced_in_place() {
+    let Some(bed) = Bed::build() else { return };
+    let programs = || NAMES.map(|name| linked(&bed, name).unwrap());
+    let (before, counters) = (programs(), bed.counters());
+    change_identity(&bed, 4);
+    let changes = bed.apply(&ports()).unwrap();
+    let mut names = NAMES;
+    names.sort_unstable();
+    assert_eq!(changes, Changes { changed: names.map(str::to_owned).into(), ..Changes::default() });
+    assert!(before.iter().zip(programs()).all(|(before, now)| *before != now), "{before:?}");
+    assert_eq!(bed.counters(), counters, "the ports stay");
+    for to in NAMES {
+        let (from, frame) = allowed_to(to);
+        assert_eq!(bed.try_frame(from, &frame), delivered(to), "{from} to {to}");
+    }
+    let renewed = programs();
+    assert_eq!(bed.apply(&ports()).unwrap(), Changes::default());
+    assert_eq!(programs(), renewed);
 }
 
 fn interface(bed: &Bed, name: &str) -> Option<Interface> {

@@ -4,6 +4,7 @@ mod agreement;
 mod attacks;
 mod bed;
 mod bridge;
+mod checksums;
 mod crash;
 mod extent;
 mod frames;

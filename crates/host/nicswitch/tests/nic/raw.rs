@@ -34,6 +34,19 @@ impl Raw {
         })
     }
 
+    /// Has each frame that is sent begin with what its receiver is to do with it (`struct virtio_net_hdr`).
+    pub(crate) fn with_offloads(self) -> Self {
+        let on: libc::c_int = 1;
+        let length = size_of_val(&on) as libc::socklen_t;
+        // SAFETY: the kernel reads a live integer of this size.
+        let set = unsafe {
+            let on = (&raw const on).cast();
+            libc::setsockopt(self.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, on, length)
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        self
+    }
+
     /// Opens the other end of a new tap in `ns`, which is up.
     pub(crate) fn tap(ns: &NetNs, name: &str) -> Self {
         let tap = ns.inside(|| {

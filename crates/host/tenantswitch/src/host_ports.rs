@@ -22,20 +22,33 @@ pub(crate) fn of(plan: &Plan, compartment: &Compartment) -> Result<Ports, Topolo
     if compartment.in_out.is_some() {
         return Ok(Ports { present: ports, absent: Vec::new() });
     }
-    let (present, absent): (Vec<_>, Vec<_>) =
-        ports.into_iter().partition(|port| index_of(&port.interface).is_ok());
-    present.iter().try_for_each(|port| limit_merging(&port.interface))?;
-    Ok(Ports { present, absent: absent.into_iter().map(|port| port.interface).collect() })
+    let (mut present, mut absent) = (Vec::new(), Vec::new());
+    for port in ports {
+        match unmerge(&port.interface)? {
+            true => present.push(port),
+            false => absent.push(port.interface),
+        }
+    }
+    Ok(Ports { present, absent })
+}
+
+/// Has an interface receive packets as they were sent. Returns false if it does not exist: it can be removed
+/// at any time.
+fn unmerge(interface: &str) -> Result<bool, TopologyError> {
+    match limit_merging(interface) {
+        Err(_) if index_of(interface).is_err() => Ok(false),
+        limited => Ok(limited.map(|()| true)?),
+    }
 }
 
 /// Has ports of the NIC switch in traffic control, which comes after merging, receive packets as they were
 /// sent. XDP and a network card come before it, and a bridge sends merged packets as they were.
 pub(crate) fn keep_unmerged(plan: &Plan) -> Result<(), TopologyError> {
-    let behind = behind_merging(plan);
-    for interface in behind.iter().filter(|interface| index_of(interface).is_ok()) {
-        limit_merging(interface)?;
-        // Few drivers can, and none of the virtual ones.
-        let _ = ethtool::receive_divided(interface);
+    for interface in behind_merging(plan) {
+        if unmerge(&interface)? {
+            // Few drivers can, and none of the virtual ones.
+            let _ = ethtool::receive_divided(&interface);
+        }
     }
     Ok(())
 }
@@ -67,4 +80,28 @@ pub(crate) fn on_host(plan: Option<&Plan>) -> BTreeSet<String> {
     let Some(plan) = plan else { return BTreeSet::new() };
     let switches = plan.compartments.iter().filter(|c| c.in_out.is_none());
     switches.flat_map(|c| c.switch_ports(&plan.uplink)).map(|port| port.interface).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use p4shield_links::{PairEnd, add_pair, delete};
+    use p4shield_testbed::NetNs;
+
+    #[test]
+    fn an_interface_may_be_removed_while_it_is_made_a_port() {
+        if let Err(why) = p4shield_testbed::usable() {
+            return p4shield_need::skip("machine", why);
+        }
+        let host = NetNs::create("host-ports").unwrap();
+        for _ in 0..30 {
+            host.inside(|| add_pair(PairEnd { name: "p0", mac: None }, PairEnd { name: "p1", mac: None }))
+                .unwrap();
+            std::thread::scope(|scope| {
+                let removed = scope.spawn(|| host.inside(|| delete("p0")));
+                host.inside(|| while unmerge("p0").unwrap() {});
+                removed.join().unwrap().unwrap();
+            });
+        }
+    }
 }

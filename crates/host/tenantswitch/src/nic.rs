@@ -1,7 +1,7 @@
 //! The NIC switch of this host's topology: the back end that the plan names.
 
 use crate::apply::{Applied, Host};
-use crate::{TopologyError, host_ports};
+use crate::{TopologyError, host_ports, pairs};
 use p4shield_config::{Datapath, NicSwitchKind};
 use p4shield_nicswitch::{Bridge, Changes, Function, Hook, HostGuard, NicSwitch, Software, Sriov};
 use p4shield_topology::Plan;
@@ -18,10 +18,20 @@ impl Host {
         })
     }
 
-    /// Makes the ports of a plan those of its NIC switch.
+    /// Makes the ports of a plan those of its NIC switch. Compartments that the plan does not have may still
+    /// run, and do not reach the host's own stack.
     pub(crate) fn apply_nic_switch(&self, plan: &Plan) -> Result<Changes, TopologyError> {
         host_ports::keep_unmerged(plan)?;
-        Ok(self.nic_switch(plan)?.apply(&plan.ports())?)
+        let others = pairs::others(Some(plan))?;
+        let ports = plan.ports();
+        Ok(match plan.nic_switch {
+            NicSwitchKind::Tc => self.in_traffic_control(plan.datapath)?.with_ends(others).apply(&ports)?,
+            NicSwitchKind::Xdp => self.in_xdp()?.with_ends(others).apply(&ports)?,
+            NicSwitchKind::Bridge | NicSwitchKind::Sriov => {
+                pairs::stop_others(Some(plan))?;
+                self.nic_switch(plan)?.apply(&ports)?
+            }
+        })
     }
 
     /// Returns the network card of a plan whose ports are its virtual functions.
@@ -41,9 +51,11 @@ impl Host {
     }
 
     /// Removes the back ends that are not the plan's; all of them without one. The new back end of a change
-    /// serves the ports before: whichever drops a frame, it passes neither.
+    /// serves the ports before: whichever drops a frame, it passes neither. First, what has been removed from
+    /// the plan no longer reaches the host, whose stack then gets its ports' frames.
     pub(crate) fn remove_other_nic_switches(&self, plan: Option<&Plan>) -> Result<(), TopologyError> {
         let kind = plan.map(|plan| plan.nic_switch);
+        pairs::stop_others(plan)?;
         let mut result = Ok(());
         let delete = |switch: Result<Software, TopologyError>| Ok(switch?.delete()?);
         if kind != Some(NicSwitchKind::Tc) {

@@ -6,10 +6,13 @@ use macaddr::MacAddr6;
 use p4shield_afxdp::ethtool;
 use p4shield_links::{
     PairEnd, add_pair, address_of, delete, index_of, inside, limit_merging, move_as, names, start, start_in,
+    stop,
 };
 use p4shield_nicswitch::Sriov;
 use p4shield_topology::{Compartment, Link, Plan};
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 
 /// Returns a compartment's pairs, each with the address of its inner end.
@@ -33,7 +36,7 @@ pub(crate) fn ensure_wire(link: &Link) -> Result<bool, TopologyError> {
     add_pair(PairEnd { name: outer, mac: None }, PairEnd { name: inner, mac: None })?;
     // Without IPv6 the kernel sends no packets of its own there.
     for name in [outer, inner] {
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
     }
     start(inner)?;
     Ok(true)
@@ -139,16 +142,46 @@ pub(crate) fn open_inner(compartment: &Compartment, namespace: BorrowedFd<'_>) -
     Ok(())
 }
 
+/// The host's own stack behind an outer end, by setting: it forwards nothing from there, takes no packet
+/// whose sender has no route to there, which none has, answers no ARP, and has no IPv6 there.
+///
+/// A second line behind traffic control, which does not see every packet: the kernel passes by all that is
+/// there once if the sender redirected the packet before, by an IFB.
+const STACK: [(&str, &str); 4] = [
+    ("ipv4/conf/{}/forwarding", "0"),
+    ("ipv4/conf/{}/rp_filter", "1"),
+    ("ipv4/conf/{}/arp_ignore", "8"),
+    ("ipv6/conf/{}/disable_ipv6", "1"),
+];
+
+/// Has the host's own stack refuse what comes from an interface.
+fn refuse(interface: &str) -> Result<(), TopologyError> {
+    for (setting, value) in STACK {
+        let path = format!("/proc/sys/net/{}", setting.replace("{}", interface));
+        let is_set = || fs::read_to_string(&path).is_ok_and(|found| found.trim() == value);
+        match fs::write(&path, value) {
+            // The kernel has no IPv6, or it is so in a container that may not change it.
+            Err(e) if e.kind() != ErrorKind::NotFound && !is_set() => {
+                return Err(TopologyError::file("write", path)(e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Sets the outer ends up. Before the NIC switch serves them, a compartment would reach the host's own stack.
 pub(crate) fn open_outer(compartment: &Compartment) -> Result<(), TopologyError> {
     for link in of(compartment).map(|(link, _)| link).chain(wires(compartment)) {
+        refuse(&link.outer)?;
         start(&link.outer)?;
     }
     Ok(())
 }
 
-/// Deletes the pairs that are not in the plan; all of them without one.
-pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
+/// Returns the outer ends that are there and not in the plan; all of them without one. The compartments
+/// behind them may run until they are removed.
+pub(crate) fn others(plan: Option<&Plan>) -> Result<BTreeSet<String>, TopologyError> {
     let planned: BTreeSet<&str> = plan
         .iter()
         .filter(|plan| plan.functions.is_empty())
@@ -156,11 +189,25 @@ pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
         .flat_map(|c| of(c).map(|(link, _)| link).chain(wires(c)))
         .map(|link| &*link.outer)
         .collect();
-    // The other end of a wire goes with its port.
-    for name in names()?.iter().filter(|name| is_ours(name) && !planned.contains(&***name)) {
-        remove(name)?;
+    let is_other = |name: &String| is_ours(name) && !planned.contains(&**name);
+    Ok(names()?.into_iter().filter(is_other).collect())
+}
+
+/// Sets the outer ends down that are not in the plan: nothing that is sent there arrives.
+pub(crate) fn stop_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
+    for name in others(plan)? {
+        match stop(&name) {
+            Err(e) if index_of(&name).is_ok() => return Err(e.into()),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// Deletes the pairs that are not in the plan; all of them without one.
+pub(crate) fn delete_others(plan: Option<&Plan>) -> Result<(), TopologyError> {
+    // The other end of a wire goes with its port.
+    others(plan)?.iter().try_for_each(|name| remove(name))
 }
 
 /// Deletes a pair, if it is there: one end takes the other along, and so does the end of a compartment's

@@ -7,6 +7,7 @@ mod card;
 mod controllers;
 mod daemon;
 mod exec;
+mod host_stack;
 mod in_guest;
 mod levels;
 mod machines;

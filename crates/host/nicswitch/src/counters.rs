@@ -56,6 +56,22 @@ impl Reason {
         Self::Checksum,
     ];
 
+    /// Returns what to do at the sender, for reasons that are about its settings.
+    #[must_use]
+    pub const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::Checksum => Some(
+                "its sender leaves checksums to its network device: csum=off with QEMU, `ethtool -K eth0 tx \
+                 off` behind a veth",
+            ),
+            Self::TooLong => Some(
+                "its MTU is greater than the switch's, or its sender leaves it to its network device to \
+                 divide packets: gso=off with QEMU, `ethtool -K eth0 tx off` behind a veth",
+            ),
+            _ => None,
+        }
+    }
+
     /// Returns its name in status and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

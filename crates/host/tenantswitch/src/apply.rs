@@ -187,6 +187,7 @@ impl Host {
             end_p4_on_host(&self.run.join(Compartment::ON_HOST))?;
         }
         let changes = self.apply_nic_switch(plan)?;
+        pairs::stop_others(Some(plan))?;
         self.remove_other_nic_switches(Some(plan))?;
         match host_ports::on_host(Some(plan)) {
             // A NIC switch does it, and the guard would be before the kernel's bridge.
@@ -297,6 +298,7 @@ impl Host {
             self.guard().close(&present.iter().map(|port| port.interface.clone()).collect())?;
             if plan.switch == SwitchKind::P4 {
                 // An interface has one XDP program.
+                pairs::stop_others(Some(plan))?;
                 self.remove_other_nic_switches(None)?;
             }
         }

@@ -51,11 +51,10 @@ impl Host {
     }
 
     /// Removes the back ends that are not the plan's; all of them without one. The new back end of a change
-    /// serves the ports before: whichever drops a frame, it passes neither. First, what has been removed from
-    /// the plan no longer reaches the host, whose stack then gets its ports' frames.
+    /// serves the ports before: whichever drops a frame, it passes neither. The host's stack then gets the
+    /// frames of their ports: ends of compartments that may still run are down before.
     pub(crate) fn remove_other_nic_switches(&self, plan: Option<&Plan>) -> Result<(), TopologyError> {
         let kind = plan.map(|plan| plan.nic_switch);
-        pairs::stop_others(plan)?;
         let mut result = Ok(());
         let delete = |switch: Result<Software, TopologyError>| Ok(switch?.delete()?);
         if kind != Some(NicSwitchKind::Tc) {

@@ -81,6 +81,12 @@ impl PortStatus {
             function,
         }
     }
+
+    /// Returns the reasons of drops for which something can be done at the sender, each with that.
+    pub fn remedies(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let found = Reason::ALL.into_iter().filter(|reason| self.dropped.contains_key(reason.name()));
+        found.filter_map(|reason| Some((reason.name(), reason.remedy()?)))
+    }
 }
 
 /// How a switch is.

@@ -3,7 +3,9 @@
 use super::levels::{AWAY, Stream};
 use super::scene::{Scene, pings};
 use super::two_tenants;
+use p4shield_testbed::wait_until;
 use std::fs;
+use std::net::UdpSocket;
 
 /// Writes the configuration with this NIC switch, or without the key.
 pub(super) fn configure(scene: &Scene, kind: Option<&str>) {
@@ -37,4 +39,24 @@ fn a_change_of_the_hook_keeps_networks() {
     }
     scene.topology("delete");
     assert_eq!(scene.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn undone_checksums_are_reported_with_a_remedy() {
+    let Some(scene) = two_tenants() else { return };
+    scene.topology("apply");
+    let web = &scene.vms[0];
+    let words = ["-K", "eth0", "tx", "on"];
+    assert!(web.ns.command("ethtool").args(words).output().unwrap().status.success());
+    let send = || UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", "10.0.0.1:9");
+    web.ns.inside(send).unwrap();
+    wait_until("the drop", 10, || scene.port("alice-web")["dropped"]["checksum"] == 1).unwrap();
+    let mut status = scene.host.command(env!("CARGO_BIN_EXE_p4shield"));
+    let shown = status.args(["topology", "status", "--config"]).arg(scene.config()).output().unwrap();
+    let text = String::from_utf8_lossy(&shown.stdout);
+    let remedy = text.split("port alice-web").nth(1).and_then(|rest| rest.lines().nth(1));
+    assert!(
+        remedy.is_some_and(|line| line.starts_with("  checksum: ") && line.contains("ethtool")),
+        "{text}"
+    );
 }

@@ -155,6 +155,9 @@ fn show(found: &Found) {
              dropped {drops}{state}{}",
             function.as_ref().map(shown_function).unwrap_or_default()
         ));
+        for (reason, remedy) in p.remedies() {
+            output::line(format_args!("  {reason}: {remedy}"));
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use super::scene::{Scene, pings};
 use super::{nic_switches, two_tenants};
 use p4shield_testbed::{HugePages, NetNs, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Read as _;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 /// Milliseconds between two pings of a stream.
 pub(super) const PAUSE: usize = 20;
@@ -15,37 +16,58 @@ pub(super) const PAUSE: usize = 20;
 pub(super) const AWAY: usize = 10_000 / PAUSE;
 
 /// Pings that run until they are counted.
-pub(super) struct Stream(Child);
+pub(super) struct Stream {
+    ping: Child,
+    output: File,
+}
 
 impl Stream {
     pub(super) fn start(from: &NetNs, to: &str) -> Self {
+        let output = tempfile::tempfile().unwrap();
         let mut ping = from.command("ping");
-        ping.args(["-n", &format!("-i0.{PAUSE:03}"), "-W1", to]).stdout(Stdio::piped());
-        Self(ping.spawn().unwrap())
+        ping.args(["-n", &format!("-i0.{PAUSE:03}"), "-W1", to]).stdout(output.try_clone().unwrap());
+        Self { ping: ping.spawn().unwrap(), output }
     }
 
     /// Returns how many pings in a row had no answer at most.
     pub(super) fn longest_gap(mut self) -> usize {
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        let answers: Vec<usize> = text
-            .lines()
-            .filter_map(|line| line.split("icmp_seq=").nth(1)?.split_whitespace().next()?.parse().ok())
-            .collect();
+        // An interrupted ping counts pings whose answers are still under way as lost. While answers arrive,
+        // the last of them is therefore the end of what is judged.
+        let known = answers(&self.output()).len();
+        let arrive = wait_until("answers", 1, || answers(&self.output()).len() >= known + 2).is_ok();
+        kill_process(Pid::from_child(&self.ping), Signal::INT).unwrap();
+        self.ping.wait().unwrap();
+        let text = self.output();
         let sent: usize = text
             .lines()
             .find_map(|line| line.split_once(" packets transmitted")?.0.parse().ok())
             .unwrap_or_else(|| panic!("{text}"));
-        let all = std::iter::once(0).chain(answers).chain([sent + 1]).collect::<Vec<_>>();
+        let end = (!arrive).then_some(sent + 1);
+        let all = std::iter::once(0).chain(answers(&text)).chain(end).collect::<Vec<_>>();
         all.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_sub(1)).max().unwrap()
     }
+
+    /// Returns what ping has written, a line an answer.
+    fn output(&self) -> String {
+        let mut bytes = vec![0; usize::try_from(self.output.metadata().unwrap().len()).unwrap()];
+        // Ping shares the file's offset.
+        self.output.read_exact_at(&mut bytes, 0).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+/// Returns the numbers of the pings that were answered.
+fn answers(text: &str) -> Vec<usize> {
+    text.lines()
+        .filter(|line| line.contains(" bytes from "))
+        .filter_map(|line| line.split("icmp_seq=").nth(1)?.split_whitespace().next()?.parse().ok())
+        .collect()
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.ping.kill();
+        let _ = self.ping.wait();
     }
 }
 

@@ -132,5 +132,5 @@ fn an_idle_loop_sleeps() {
         rounds() - before < 2000
     };
     p4shield_testbed::wait_until("the loop to sleep", 10, sleeps).unwrap();
-    assert!(cloud.pings(VM4), "it wakes");
+    assert!(cloud.answers(VM4), "it wakes");
 }

@@ -13,7 +13,7 @@ use p4shield_abi::channel::Request;
 use p4shield_attach_wire::WireConfig;
 use p4shield_mediator::{DirectionCounts, FailPolicy, Reason};
 use p4shield_testbed::process::run;
-use p4shield_testbed::{Switch, wait_until};
+use p4shield_testbed::{Switch, ping, wait_until};
 use p4shield_xdp::checksum;
 
 fn tally(cloud: &Cloud, tenant: usize, direction: Direction) -> DirectionCounts {
@@ -38,15 +38,17 @@ fn the_program_judges_both_directions() {
         let drops = u64::from(request.direction) == t.load(Ordering::Acquire) && is_icmp(header);
         if drops { Answer::Drop } else { Answer::Pass }
     });
-    assert!(cloud.pings(VM4));
+    assert!(cloud.answers(VM4));
     for direction in Direction::ALL {
         let before = tally(&cloud, 0, direction).dropped_for(Reason::Program);
         target.store(direction as u64, Ordering::Release);
         assert!(!cloud.pings(VM4), "{direction:?}");
-        assert_eq!(tally(&cloud, 0, direction).dropped_for(Reason::Program), before + 3);
+        let dropped = || tally(&cloud, 0, direction).dropped_for(Reason::Program) - before;
+        wait_until("three pings to be dropped", 20, || dropped() >= 3).unwrap();
+        assert_eq!(dropped(), 3);
     }
     target.store(9, Ordering::Release);
-    assert!(cloud.pings(VM4));
+    assert!(cloud.answers(VM4));
     cloud.check_frames();
     drop(p4vm);
 }
@@ -81,7 +83,7 @@ fn rewrites_grow_and_shrink_packets() {
         vm.send(&partial_udp(&[], 1));
         client.find(|f| has_mark(f, 1)).is_some()
     };
-    wait_until("the switch to forward", 10, forwards).unwrap();
+    wait_until("the switch to forward", 60, forwards).unwrap();
     for mark in 100..120 {
         vm.send(&partial_udp(&[], mark));
         let grown = client.find(|f| has_mark(f, mark)).expect("the grown packet must arrive");
@@ -129,8 +131,6 @@ fn a_stopped_p4_vm_costs_other_tenants_nothing() {
     }
     let mut config = common::loop_config(FailPolicy::Drop);
     config.ring = 256;
-    config.mediator.tenants[0].deadline = std::time::Duration::from_secs(60);
-    config.mediator.tenants[0].stall = None;
     config.mediator.tenants.push(tenant("green", &["10.7.0.101"], FailPolicy::Drop));
     let cloud = Cloud::with(config, WireConfig::new("vm0", "sw0", VM), Switch::bridge);
     let (_green, _) = cloud.add_vm(1);
@@ -149,8 +149,9 @@ fn a_stopped_p4_vm_costs_other_tenants_nothing() {
     let held = cloud.wire.snapshot().unwrap().frames.held;
     // A tenant may hold 1024 packets in each direction; packets to its VM now wait as well.
     assert!((1..=2 * 1024).contains(&held), "{held} frames are held");
-    let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "-W2", "10.7.0.101"])).unwrap();
-    assert!(pings.contains(" 100 received"), "the other tenant lost packets: {pings}");
+    let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "10.7.0.101"])).unwrap();
+    let (answered, lost) = (ping::answered(&pings).len(), ping::lost(&pings));
+    assert!(answered > 50 && lost == 0, "the other tenant lost packets: {pings}");
     blue_p4vm.frozen.store(false, Ordering::Release);
     wait_until("the stopped P4 VM to continue", 10, || cloud.pings(VM4)).unwrap();
     wait_until("all frames to come back", 10, || cloud.wire.snapshot().unwrap().frames.held == 0).unwrap();

@@ -16,6 +16,7 @@ pub mod leftover;
 pub mod netns;
 pub mod ovsdb;
 pub mod packet;
+pub mod ping;
 pub mod process;
 pub mod product;
 pub mod switch;

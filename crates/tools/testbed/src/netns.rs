@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process::run;
-use crate::{Error, Result, leftover};
+use crate::{Error, Result, leftover, wait_until};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -80,7 +80,7 @@ impl NetNs {
         })
     }
 
-    /// Creates a veth pair between this namespace and another; both ends are up.
+    /// Creates a veth pair between this namespace and another; both ends are up and take packets.
     ///
     /// # Errors
     /// `ip` fails.
@@ -90,7 +90,12 @@ impl NetNs {
             if there.name == self.name { String::new() } else { format!("netns {}", there.name) }
         ))?;
         self.ip(&format!("link set {here} up"))?;
-        there.ip(&format!("link set {name_there} up")).map(drop)
+        there.ip(&format!("link set {name_there} up"))?;
+        // The kernel activates the first end later, and drops what is sent through it before.
+        [(self, here), (there, name_there)].into_iter().try_for_each(|(ns, name)| {
+            let is_up = || ns.ip(&format!("link show dev {name}")).is_ok_and(|l| l.contains("state UP"));
+            wait_until("the link", 60, is_up)
+        })
     }
 
     /// Disables checksum and segmentation offloads of an interface. A reader of a veth through a packet

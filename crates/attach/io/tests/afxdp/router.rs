@@ -79,8 +79,13 @@ fn a_p4_router_carries_ping_and_tcp_between_subnets() {
         let switch = threads.spawn(|| scene.host.inside(|| route(&stop)));
         // Ends the thread also if an assertion fails.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until("a ping through the router", 20, || ping(&["10.8.2.1"]).is_ok()).unwrap();
-            let answer = ping(&["10.8.2.1"]).unwrap();
+            let mut answer = None;
+            wait_until("a ping through the router", 20, || {
+                answer = ping(&["10.8.2.1"]).ok();
+                answer.is_some()
+            })
+            .unwrap();
+            let answer = answer.unwrap();
             assert!(answer.contains("ttl=63"), "{answer}");
             assert!(ping(&["-t1", "10.8.2.1"]).is_err(), "its time to live ends at the router");
             transfer(&scene);

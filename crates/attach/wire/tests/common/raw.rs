@@ -97,9 +97,9 @@ impl Raw {
         Some(frame)
     }
 
-    /// Returns the first frame that `wanted` accepts, or `None` after three seconds.
+    /// Returns the first frame that `wanted` accepts, or `None` after ten seconds.
     pub fn find(&self, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             if let Some(f) = self.receive().filter(|f| wanted(f)) {
                 return Some(f);

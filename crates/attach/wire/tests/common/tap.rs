@@ -51,9 +51,9 @@ impl Tap {
         self.file.write_all(&[&header[..], frame].concat()).unwrap();
     }
 
-    /// Returns the first frame that `wanted` accepts, or `None` after three seconds.
+    /// Returns the first frame that `wanted` accepts, or `None` after ten seconds.
     pub fn find(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + Duration::from_secs(10);
         let mut buffer = vec![0; 65536];
         while Instant::now() < end {
             match self.file.read(&mut buffer) {

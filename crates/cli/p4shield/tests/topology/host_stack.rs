@@ -26,10 +26,10 @@ $sum += $_ for unpack("n*", $ip);
 $sum = ($sum >> 16) + ($sum & 0xffff) for 1 .. 2;
 substr($ip, 10, 2) = pack("n", ~$sum & 0xffff);
 my $frame = "\xff" x 6 . "\x02\0\0\0\0\x77" . "\x08\0" . $ip . $udp;
-for (1 .. 4) { send($s, $frame, 0) or die $! }
+for (1 .. 40) { send($s, $frame, 0) or die $! }
 ' $(ip -o link show dev $1 | cut -d: -f1) $2
 tc filter del dev $1 egress
-sleep 2
+sleep 3
 "#;
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::scene::{Scene, pings};
 use super::{nic_switches, two_tenants};
+use p4shield_testbed::ping::answered;
 use p4shield_testbed::{HugePages, NetNs, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -31,10 +32,9 @@ impl Stream {
 
     /// Returns how many pings in a row had no answer at most.
     pub(super) fn longest_gap(mut self) -> usize {
-        // An interrupted ping counts pings whose answers are still under way as lost. While answers arrive,
-        // the last of them is therefore the end of what is judged.
-        let known = answers(&self.output()).len();
-        let arrive = wait_until("answers", 1, || answers(&self.output()).len() >= known + 2).is_ok();
+        // Where answers arrive, the last of them is the end of what is judged.
+        let known = answered(&self.output()).len();
+        let arrive = wait_until("answers", 10, || answered(&self.output()).len() >= known + 2).is_ok();
         kill_process(Pid::from_child(&self.ping), Signal::INT).unwrap();
         self.ping.wait().unwrap();
         let text = self.output();
@@ -43,8 +43,8 @@ impl Stream {
             .find_map(|line| line.split_once(" packets transmitted")?.0.parse().ok())
             .unwrap_or_else(|| panic!("{text}"));
         let end = (!arrive).then_some(sent + 1);
-        let all = std::iter::once(0).chain(answers(&text)).chain(end).collect::<Vec<_>>();
-        all.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).saturating_sub(1)).max().unwrap()
+        let all = std::iter::once(0).chain(answered(&text)).chain(end).collect::<Vec<_>>();
+        all.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap()
     }
 
     /// Returns what ping has written, a line an answer.
@@ -54,14 +54,6 @@ impl Stream {
         self.output.read_exact_at(&mut bytes, 0).unwrap();
         String::from_utf8(bytes).unwrap()
     }
-}
-
-/// Returns the numbers of the pings that were answered.
-fn answers(text: &str) -> Vec<usize> {
-    text.lines()
-        .filter(|line| line.contains(" bytes from "))
-        .filter_map(|line| line.split("icmp_seq=").nth(1)?.split_whitespace().next()?.parse().ok())
-        .collect()
 }
 
 impl Drop for Stream {

@@ -3,10 +3,9 @@
 use crate::common::{code, p4shield, stderr, stdout};
 use crate::configuration::{Attachment, Configuration};
 use p4shield_testbed::guest::p4vm_image;
-use p4shield_testbed::{Guarded, NetNs, OpenVswitch, Switch, leftover, process, wait_until};
+use p4shield_testbed::{Guarded, NetNs, OpenVswitch, Switch, leftover, ping, process, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -315,10 +314,7 @@ impl Pings {
         kill_process(self.process.pid(), Signal::INT).unwrap();
         wait_until("the end of ping", 60, || self.process.ended().is_some()).unwrap();
         let text = std::fs::read_to_string(&self.log).unwrap();
-        let number = |line: &str| line.split("icmp_seq=").nth(1)?.split(' ').next()?.parse::<usize>().ok();
-        let answered: BTreeSet<_> =
-            text.lines().filter(|l| l.contains(" bytes from ")).filter_map(number).collect();
-        (answered.len(), answered.last().map_or(0, |last| last - answered.len()))
+        (ping::answered(&text).len(), ping::lost(&text))
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) const VM: &str = "web";
 pub(crate) const VM_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 pub(crate) const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 pub(crate) const INTERVAL_MS: u64 = 50;
+/// Datagrams of a direction that [`World::traffic`] has under way at most: fewer than the buffer of a packet
+/// socket holds while its thread has no core.
+const UNDER_WAY: u32 = 64;
 
 pub(crate) struct World {
     pub(crate) vm: NetNs,
@@ -100,8 +103,10 @@ impl World {
             client.send_to(text.as_bytes(), to_vm).unwrap();
             vm.send_to(text.as_bytes(), to_client).unwrap();
             std::thread::sleep(Duration::from_micros(500));
+            if i % UNDER_WAY == UNDER_WAY - 1 || i + 1 == packets {
+                [&vm, &client].into_iter().for_each(|socket| drain(socket, i));
+            }
         }
-        [&vm, &client].into_iter().for_each(|socket| drain(socket, packets));
     }
 
     /// Runs an audit in the user VM, calls `during` when the audit is aligned, and ends it afterwards.
@@ -148,16 +153,17 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-const fn is_aligned(event: &Event) -> bool {
+pub(crate) const fn is_aligned(event: &Event) -> bool {
     matches!(event, Event::Noticed(Notice::Aligned { .. }))
 }
 
-/// Reads the datagrams of [`World::traffic`] up to the last one, or until none arrives for a second. The
-/// kernel would answer one that arrives at a closed socket with ICMP, which is counted as traffic too.
-fn drain(socket: &UdpSocket, packets: u32) {
-    let last = format!("datagram number {},", packets - 1);
+/// Reads the datagrams of [`World::traffic`] up to this one, or until none arrives for a while: it may have
+/// been withheld. The kernel would answer one that arrives at a closed socket with ICMP, which is counted as
+/// traffic too.
+fn drain(socket: &UdpSocket, last: u32) {
+    let last = format!("datagram number {last},");
     let mut datagram = [0; 256];
-    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     while let Ok(length) = socket.recv(&mut datagram) {
         if datagram[..length].starts_with(last.as_bytes()) {
             return;

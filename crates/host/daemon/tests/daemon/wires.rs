@@ -97,7 +97,10 @@ fn daemon(host: &NetNs, fixture: &Fixture) -> Guarded {
     Guarded::spawn(&mut command).unwrap()
 }
 
-/// Datagrams from the client to a VM, one every two milliseconds, until stopped.
+/// Time between two datagrams. The rings of a wire hold those of five seconds, in which it may have no core.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Datagrams from the client to a VM until stopped.
 pub(crate) struct Flow {
     sent: Arc<AtomicU64>,
     arrived: Arc<AtomicU64>,
@@ -115,6 +118,7 @@ impl Flow {
         let sender = cloud.client.inside(|| UdpSocket::bind(("0.0.0.0", 0)).unwrap());
         sender.connect(("10.0.0.".to_owned() + &(n + 1).to_string(), 7)).unwrap();
         receiver.set_read_timeout(Some(SILENCE)).unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 16 << 20).unwrap();
         let (sent, arrived) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let ending = Arc::new(AtomicBool::new(false));
         let (s, a, e, f) =
@@ -124,7 +128,7 @@ impl Flow {
             while !e.load(Ordering::Acquire) {
                 let n = s.fetch_add(1, Ordering::AcqRel);
                 sender.send(&n.to_le_bytes()).unwrap();
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(PAUSE);
             }
         });
         let receive = std::thread::spawn(move || {

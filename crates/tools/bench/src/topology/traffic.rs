@@ -2,7 +2,7 @@
 //!
 //! Only the switches have the other core. The NIC switch's programs run on the core of the packet's sender.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -28,6 +28,9 @@ const LATE: Duration = Duration::from_millis(2);
 const SETTLE: Duration = Duration::from_millis(100);
 /// Longest way of a packet: a later one counts as lost.
 const LONGEST: Duration = Duration::from_millis(300);
+
+/// Longest time by which a measurement is extended until each tenant has got a packet.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The network interface of a namespace, which this process serves instead of the kernel.
 pub(super) struct Machine<'n> {
@@ -99,7 +102,8 @@ pub(super) struct Seen {
 }
 
 /// Sends at one rate after the other, all tenants' packets by turns, and returns what comes back at each in
-/// `time`. `look` is called at the beginning and at the end of the last of these times, while packets flow.
+/// `time`, or in a longer one if switch or generator have no core in it. `look` is called at the start and
+/// at the end of the last of these times, while packets flow.
 pub(super) fn measure(
     ways: &mut Ways<'_, '_>,
     rates: &[u32],
@@ -108,8 +112,9 @@ pub(super) fn measure(
 ) -> anyhow::Result<Vec<Seen>> {
     let (stop, rate, start) = (&AtomicBool::new(false), &AtomicU32::new(0), Instant::now());
     let tenants = ways.frames.len();
+    let seen: &Vec<_> = &(0..tenants).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| run(ways, rate, start, stop));
+        let thread = scope.spawn(|| run(ways, rate, start, stop, seen));
         let (mut times, mut looked) = (Vec::new(), Ok(()));
         for (n, now) in rates.iter().enumerate() {
             rate.store(*now, Relaxed);
@@ -117,7 +122,12 @@ pub(super) fn measure(
             let is_last = n + 1 == rates.len();
             let first = if is_last { look() } else { Ok(()) };
             let from = start.elapsed();
+            let before: Vec<_> = seen.iter().map(|n| n.load(Relaxed)).collect();
             std::thread::sleep(time);
+            let misses_one = || seen.iter().zip(&before).any(|(now, then)| now.load(Relaxed) == *then);
+            while start.elapsed() < from + time + PATIENCE && misses_one() {
+                std::thread::sleep(LONGEST / 10);
+            }
             times.push([from, start.elapsed()]);
             looked = if is_last { first.and(look()) } else { looked };
         }
@@ -129,7 +139,14 @@ pub(super) fn measure(
     })
 }
 
-fn run(ways: &mut Ways<'_, '_>, rate: &AtomicU32, start: Instant, stop: &AtomicBool) -> anyhow::Result<Log> {
+/// Generates load until `stop`, and counts in `seen` what came back in time, by tenant.
+fn run(
+    ways: &mut Ways<'_, '_>,
+    rate: &AtomicU32,
+    start: Instant,
+    stop: &AtomicBool,
+    seen: &[AtomicU64],
+) -> anyhow::Result<Log> {
     cores::pin(cores::two()[0]);
     let (mut log, mut number, mut due, mut then) = (Log::default(), 0, 0.0_f64, Duration::ZERO);
     while !stop.load(Relaxed) {
@@ -148,7 +165,11 @@ fn run(ways: &mut Ways<'_, '_>, rate: &AtomicU32, start: Instant, stop: &AtomicB
             }
         }
         ports.receive(0, ALL, |frame| {
-            log.arrived.extend(packet::read(frame).map(|(tenant, sent)| (tenant, sent, start.elapsed())));
+            let arrival = packet::read(frame).map(|(tenant, sent)| (tenant, sent, start.elapsed()));
+            if let Some(seen) = arrival.filter(is_in_time).and_then(|(n, ..)| seen.get(usize::from(n))) {
+                seen.fetch_add(1, Relaxed);
+            }
+            log.arrived.extend(arrival);
         })?;
         ports.flush()?;
         for (vm, to) in &mut ways.vms {
@@ -158,6 +179,11 @@ fn run(ways: &mut Ways<'_, '_>, rate: &AtomicU32, start: Instant, stop: &AtomicB
     Ok(log)
 }
 
+fn is_in_time(arrival: &Arrival) -> bool {
+    let (_, sent, at) = arrival;
+    sent <= at && at.saturating_sub(*sent) <= LONGEST
+}
+
 impl Log {
     fn seen(&self, [from, until]: [Duration; 2], tenants: usize) -> anyhow::Result<Seen> {
         let seconds = (until - from).as_secs_f64();
@@ -165,8 +191,7 @@ impl Log {
         let sent = self.sent.iter().filter(|sent| is_measured(sent)).count() as f64;
         ensure!(sent > 0.0, "the generator sent nothing: it had no core, or its interface takes no packet");
         // A packet of an earlier measurement may come later than this one's start.
-        let ours =
-            || self.arrived.iter().filter(|(_, sent, at)| sent <= at && at.saturating_sub(*sent) <= LONGEST);
+        let ours = || self.arrived.iter().filter(|arrival| is_in_time(arrival));
         let mut tenant_pps = vec![0.0; tenants];
         for (tenant, ..) in ours().filter(|(_, _, at)| is_measured(at)) {
             *tenant_pps.get_mut(usize::from(*tenant)).context("a packet of another tenant came")? +=

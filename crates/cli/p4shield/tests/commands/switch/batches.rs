@@ -42,7 +42,7 @@ fn notes_batches(options: &[&str]) {
     kill_process(first.pid(), Signal::KILL).unwrap();
     wait_until("the client's end", 60, || first.ended().is_some()).unwrap();
     wait_until("the end of its notes", 60, || code(&scene.ask(&["batches"])) == 0).unwrap();
-    assert!(scene.pings() && switch.ended().is_none(), "the switch goes on");
+    assert!(scene.answers() && switch.ended().is_none(), "the switch goes on");
 }
 
 #[test]

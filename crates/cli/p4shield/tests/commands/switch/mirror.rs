@@ -45,10 +45,10 @@ fn clones_leave_by_the_ports_of_their_session() {
     scene.refuses(&["mirror", "set", "1", "--port", "3"], "the switch has no port 3; it has 1, 2");
     scene.refuses(&["mirror", "set", "40000", "--port", "1"], "a session is 0 to 32767");
     scene.refuses(&["mirror", "delete", "7"], "there is no such clone session");
-    assert!(scene.pings(), "the sessions are as before");
+    assert!(scene.answers(), "the sessions are as before");
 
     scene.asks(&["mirror", "delete", "1"]);
     assert!(!scene.pings(), "the session is gone");
     scene.asks(&["table", "load", &scene.file("sessions.txt", "mirroring_add 1 2\n")]);
-    assert!(scene.pings(), "the file's session");
+    assert!(scene.answers(), "the file's session");
 }

@@ -137,7 +137,7 @@ fn ports_of_a_compartment_go_and_come_back() {
     scene.refuses(&["port", "add", "3=nowhere"], "no interface nowhere");
     scene.asks(&["port", "add", "3=q0"]);
     scene.refuses(&["port", "add", "4=q0"], "q0 is port 3 already");
-    assert!(scene.pings(), "a further port costs no other");
+    assert!(scene.answers(), "a further port costs no other");
 }
 
 /// A client that tells the switch alone, as the switch itself could.

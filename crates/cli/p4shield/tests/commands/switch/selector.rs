@@ -54,22 +54,22 @@ fn groups_and_value_sets_are_set_by_file_and_command() {
     scene.asks(&["selector", "set", "next", "0", "drop"]);
     assert!(!scene.pings(), "the member drops");
     scene.asks(&["selector", "set", "next", "0", "forward port=2", "forward 2"]);
-    assert!(scene.pings(), "either member forwards");
+    assert!(scene.answers(), "either member forwards");
     scene.refuses(&["selector", "set", "next", "0", "nowhere 2"], "unknown action `nowhere`");
     scene.refuses(
         &["selector", "set", "next", "0", "drop", "drop", "drop", "drop", "drop"],
         "enlarge its action_selector",
     );
-    assert!(scene.pings(), "the group is as before");
+    assert!(scene.answers(), "the group is as before");
     scene.asks(&["table", "set", "next", "1", "--action", "$group", "7"]);
     assert!(!scene.pings(), "that group has no members");
     scene.asks(&["table", "set", "next", "1", "--action", "$group", "0"]);
-    assert!(scene.pings(), "the entry refers to the first group again");
+    assert!(scene.answers(), "the entry refers to the first group again");
 
     scene.asks(&["value", "delete", "allowed", "0x0800"]);
     assert!(!scene.pings(), "the parser does not select IPv4");
     scene.refuses(&["value", "delete", "allowed", "0x0800"], "allowed has no such member");
     scene.refuses(&["value", "add", "allow", "1"], "unknown value set `allow`; known: ");
     scene.asks(&["value", "add", "allowed", "0x0800"]);
-    assert!(scene.pings(), "the parser selects IPv4 again");
+    assert!(scene.answers(), "the parser selects IPv4 again");
 }

@@ -50,8 +50,10 @@ impl Scene {
 
     /// Pings this often: two packets each time, one for each thread.
     fn ping(&self, count: u64) {
-        let count = count.to_string();
-        run(self.left.command("ping").args(["-q", "-i0.01", "-W2", "-c", &count, "10.9.2.1"])).unwrap();
+        let (before, pings) = (self.counted().0, count.to_string());
+        run(self.left.command("ping").args(["-q", "-i0.01", "-W20", "-c", &pings, "10.9.2.1"])).unwrap();
+        // Ping does not wait for the last answers.
+        wait_until("all packets", 20, || self.counted().0 >= before + 2 * count).unwrap();
     }
 
     /// Returns the packets that were counted: all, and those of IPv4.

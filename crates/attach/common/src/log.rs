@@ -81,7 +81,7 @@ fn goes_nowhere(descriptor: impl AsFd) -> bool {
 
 /// Waits a bounded time for the last lines.
 extern "C" fn finish() {
-    for _ in 0..100 {
+    for _ in 0..400 {
         if PENDING.load(Ordering::Acquire) == 0 {
             return;
         }

@@ -226,10 +226,12 @@ fn networks_distinguish_tenants_with_one_address() {
         wait_until("a ping through the tunnel", PATIENCE, || clouds.ping(network, BOTH))
             .unwrap_or_else(|e| panic!("{e} {network}\n{}", switch.log()));
         let before = [own, other].map(|tenant| daemon.p4vm(tenant).judged());
-        assert!(clouds.pings(PINGS, network, BOTH), "network {network}");
-        let after = [own, other].map(|tenant| daemon.p4vm(tenant).judged());
-        assert!(after[0] >= before[0] + PINGS, "network {network}: requests, and replies");
-        assert!(after[1] < before[1] + PINGS, "network {network}: no other program saw the packets");
+        wait_until("pings", PATIENCE, || clouds.pings(PINGS, network, BOTH)).unwrap();
+        let judged = || daemon.p4vm(own).judged();
+        wait_until("requests, and replies, to be judged", PATIENCE, || judged() >= before[0] + PINGS)
+            .unwrap_or_else(|e| panic!("{e}: network {network}"));
+        let others = daemon.p4vm(other).judged() - before[1];
+        assert!(others < PINGS, "network {network}: no other program saw the packets");
     }
     let status = switch.stop().unwrap();
     assert!(status.success(), "{status}\n{}", switch.log());

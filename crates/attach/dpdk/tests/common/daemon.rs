@@ -276,13 +276,12 @@ fn work(shared: &Shared, program: Program) {
         let mut worked = 0;
         for line in shared.lines.lock().expect("no panic").iter_mut() {
             worked += if mood == Mood::Honest as u8 {
-                judge(line, &mut batch, program)
+                judge(line, &mut batch, program, &shared.judged)
             } else {
                 offend(line, mood);
                 0
             };
         }
-        shared.judged.fetch_add(worked, Ordering::AcqRel);
         if mood == Mood::GarbageOnce as u8 {
             shared.mood.store(Mood::Honest as u8, Ordering::Release);
         }
@@ -293,7 +292,7 @@ fn work(shared: &Shared, program: Program) {
 }
 
 /// Judges one batch.
-fn judge(line: &mut Line, batch: &mut RequestBatch, program: Program) -> u64 {
+fn judge(line: &mut Line, batch: &mut RequestBatch, program: Program, judged: &AtomicU64) -> u64 {
     let Ok(count) = line.judge.fetch(batch) else { return 0 };
     for entry in batch.iter_mut() {
         let front = &entry.frame[entry.start..entry.start + entry.len];
@@ -309,6 +308,8 @@ fn judge(line: &mut Line, batch: &mut RequestBatch, program: Program) -> u64 {
         };
         done.expect("the tests' programs fit");
     }
+    // Before a switch can deliver the packets.
+    judged.fetch_add(count as u64, Ordering::AcqRel);
     if line.judge.publish() {
         line.bell.ring();
     }

@@ -52,7 +52,7 @@ try:
     for number, (host, other) in enumerate(((h1, h2), (h2, h1)), 1):
         host.cmd("ip route add default dev eth0; arp -i eth0 -s", other.IP(), "02:00:00:00:00:fe")
         s1.p4shield("table", "add", "routes", host.IP(), "--action", "forward", host.MAC(), str(number))
-    print(h1.cmd("ping -c2 -i0.2 -W5", h2.IP()))
+    print(h1.cmd("ping -c1 -W20", h2.IP()))
     try:
         s1.p4shield("table", "add", "nowhere", "1", "--action", "drop")
     except P4ShieldError as error:
@@ -94,7 +94,7 @@ fn a_topology_of_the_p4_tutorials_forwards() {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let router = example("programs/router.p4");
-    let words = ["topology.json", "--program", &router, "--run", "h1 ping -c2 -i0.2 -W5 h2"];
+    let words = ["topology.json", "--program", &router, "--run", "h1 ping -c1 -W20 h2"];
     let ran = runs(&namespace, folder.path(), &words, folder.path());
     assert!(code(&ran) == 0 && stdout(&ran).contains(" 0% packet loss"), "{} {}", stdout(&ran), stderr(&ran));
     // What fails is reported with the switch's own words, and nothing is left.

@@ -153,7 +153,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-pub(crate) const fn is_aligned(event: &Event) -> bool {
+const fn is_aligned(event: &Event) -> bool {
     matches!(event, Event::Noticed(Notice::Aligned { .. }))
 }
 

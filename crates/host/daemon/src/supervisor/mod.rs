@@ -116,8 +116,9 @@ pub(crate) const NO_PROGRAM: &str = "no program";
 /// The result of a preparation: what the change will do, or why it is refused.
 pub(crate) type Prepared = Result<ChangeSummary, String>;
 
-/// Time within which a supervisor must begin to prepare a change. It does not if its P4 VM hangs.
-const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time within which a supervisor must begin to prepare a change: that of a request that its P4 VM is still
+/// answering. It does not begin if the P4 VM hangs.
+const BEGIN_TIMEOUT: Duration = ANSWER_TIMEOUT;
 
 /// A command to the supervisor's thread.
 pub(crate) enum Command {

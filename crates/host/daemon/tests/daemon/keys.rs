@@ -403,7 +403,8 @@ fn a_key_rotates_under_traffic() {
         p4shield_need::skip("machine", why);
         return;
     }
-    let cloud = Cloud::with(|text| text.replace("deadline = \"5ms\"", "deadline = \"10s\""));
+    let patient = "deadline = \"10s\"\nage_limit = \"60s\"";
+    let cloud = Cloud::with(|text| text.replace("deadline = \"5ms\"", patient));
     let at = |name: &str| cloud.fixture.at(name);
     // The VM's copy of the key.
     load(&cloud.fixture).replace(&at("vm.key")).unwrap();
@@ -412,6 +413,7 @@ fn a_key_rotates_under_traffic() {
     (agent.epoch_file, agent.socket) = (at("vm.epoch"), at("vm.sock"));
     let mut audit = AuditConfig::new(vm, at("db.log"), "eth0".into(), Vec::new());
     audit.hold_ms = 1_000;
+    audit.expected.settings.age_limit_ms = 60_000;
     audit.expected.programs = [ExpectedProgram::Unknown, ExpectedProgram::Unknown];
     let (stop, events) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let (flow, summary) = std::thread::scope(|s| {

@@ -143,13 +143,17 @@ fn flood() {
     let mut stream = UnixStream::connect(fixture.at("bob.sock")).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut refused = 0;
-    for _ in 0..400 {
+    // It may make a hundred and fifty in the first second, and as many after each one without a core.
+    for _ in 0..10_000 {
         stream.write_all(b"{\"command\":\"status\"}\n").unwrap();
         let mut answer = String::new();
         answers.read_line(&mut answer).unwrap();
         refused += usize::from(answer.contains("too many requests"));
+        if refused > 100 {
+            break;
+        }
     }
-    assert!(refused > 100, "{refused} of 400 requests were refused");
+    assert!(refused > 100, "{refused} requests were refused");
     // Connections that stay silent, lines without end, and rubbish.
     let mut open: Vec<_> = (0..50).filter_map(|_| UnixStream::connect(fixture.at("bob.sock")).ok()).collect();
     let line = vec![b'x'; 8 << 20];

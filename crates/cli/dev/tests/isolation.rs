@@ -112,7 +112,7 @@ fn bombs_go_off_in_the_adversarys_compartment() {
 fn p4_adversaries_act_and_runs_resume() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("results");
-    let resume = ["--seconds", "2", "--levels", "2", "--p4", "with", "--resume", file.to_str().unwrap()];
+    let resume = ["--seconds", "4", "--levels", "2", "--p4", "with", "--resume", file.to_str().unwrap()];
     let all = "burn,stop,ring,scribble";
     let Some(first) = report(&[&resume[..], &["--attacks", all]].concat()) else { return };
     let row = |attack| rows(&first, attack)[0];

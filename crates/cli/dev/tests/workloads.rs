@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// A load that a busy machine carries. In one second, one of two streams may starve.
-const SMALL: [&str; 4] = ["--seconds", "2", "--connections", "4"];
+const SMALL: [&str; 4] = ["--seconds", "4", "--connections", "4"];
 /// Debian's packages and their programs.
 const PACKAGES: [(&str, &str); 5] = [
     ("iperf3", "iperf3"),

@@ -78,10 +78,13 @@ fn the_daemon_applies_the_topology_and_starts_dead_switches() {
         let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
     }
     wait_for_pings(&scene);
-    let metrics = daemon.ask(&["metrics"]);
-    for name in ["p4shield_tenant_switch_up{switch=\"bob\"} 1", "p4shield_nic_port_packets_total{"] {
-        assert!(metrics.contains(name), "{name}: {metrics}");
-    }
+    let (names, mut metrics) =
+        (["p4shield_tenant_switch_up{switch=\"bob\"} 1", "p4shield_nic_port_packets_total{"], String::new());
+    wait_until("bob's switch in the metrics", 30, || {
+        metrics = daemon.ask(&["metrics"]);
+        names.iter().all(|name| metrics.contains(name))
+    })
+    .unwrap_or_else(|e| panic!("{e}: {metrics}"));
     // The switches outlive the daemon, and the next one finds them.
     // A tool may run at the moment.
     let daemons = ["ovsdb-server", "ovs-vswitchd"];

@@ -49,9 +49,10 @@ fn absent_port() {
     // The switch calls the port `vhu-web`.
     let typo = "[[port]]\nname = \"vhu-webb\"\ntenant = \"alice\"\nvm = \"web\"\n";
     fixture.config(&format!("{}{typo}", text(&fixture)));
-    let _daemon = logging(&fixture);
+    // It connects as soon as the daemon listens: a later one would be missed, which is a line of the log.
     let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     switch.session.port_up(PortInfo { name: "vhu-web".into(), number: 4, ..PortInfo::default() });
+    let _daemon = logging(&fixture);
     wait_for("both ports", || status(&fixture).switches.first().is_some_and(|s| s.ports.len() == 2));
     let now = status(&fixture);
     let names = |[tenant, vm, port]: [&str; 3]| [tenant, vm, port].map(str::to_owned);

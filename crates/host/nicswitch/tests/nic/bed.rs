@@ -196,6 +196,17 @@ impl Bed {
         counters
     }
 
+    /// Waits until no more frames arrive, which wait for a core.
+    pub(crate) fn wait_for_rest(&self) {
+        let mut last = BTreeMap::new();
+        wait_until("the frames that wait", 60, || {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let now = self.counters();
+            std::mem::replace(&mut last, now.clone()) == now
+        })
+        .unwrap();
+    }
+
     pub(crate) fn counters(&self) -> BTreeMap<String, PortCounters> {
         let counters = self.host.inside(|| self.nic().counters().unwrap());
         counters.into_iter().map(|port| (port.interface.clone(), port)).collect()

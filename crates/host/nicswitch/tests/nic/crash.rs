@@ -104,7 +104,7 @@ fn a_mixture_of_two_policies_is_never_in_force() {
             bed.sockets["a1"].send(&two);
         }
     });
-    // Frames that wait come before this one.
+    bed.wait_for_rest();
     assert_eq!(bed.try_frame("a1", &allowed_to("ga").1).dropped, None);
     let came = bed.counters()["ga"].delivered_packets - delivered_before;
     assert_eq!(came, 2, "an allowed frame, and the one that `try_frame` sends after it");

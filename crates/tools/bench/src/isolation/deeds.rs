@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use p4shield_io::afxdp::{AfxdpConfig, AfxdpPorts};
@@ -60,11 +60,17 @@ pub(super) fn both<'w>(one: Deed<'w>, other: Deed<'w>) -> Deed<'w> {
     })
 }
 
-/// Kills the compartment of this user as soon as its switch runs, each time. A P4 switch is its only process.
+/// Longest time for the second start of a switch that is killed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Kills the compartment of this user as soon as its switch runs, each time, and twice at least. A P4 switch
+/// is its only process.
 pub(super) fn kill<'w>(user: u32, is_p4_switch: bool) -> Deed<'w> {
     Box::new(move |meter| {
         cores::pin(cores::two()[0]);
-        while !meter.is_over() {
+        let start = Instant::now();
+        // The daemon may have no core to start it again.
+        while !meter.is_over() || (meter.acts() < 2 && start.elapsed() < PATIENCE) {
             let found = processes::of(user)?;
             let runs = is_p4_switch || found.iter().any(|p| p.program.starts_with(SWITCH));
             let first = found.iter().find(|p| p.is_first).filter(|_| runs);

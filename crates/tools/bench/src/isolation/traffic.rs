@@ -25,6 +25,8 @@ const LATE: Duration = Duration::from_millis(5);
 /// Time that an attack has to take effect, if it is measured for longer: that of two sweeps at the default
 /// rate.
 const SETTLE: Duration = Duration::from_secs(2);
+/// Longest time by which a measurement is extended.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time for the answer to a probe.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Longest time that a receiver waits before it looks whether it is to end.
@@ -78,6 +80,7 @@ pub(super) struct Seen {
 pub(super) struct Meter {
     sent: AtomicU64,
     received: AtomicU64,
+    probes: AtomicU64,
     acts: AtomicU64,
     /// The senders end.
     stop: AtomicBool,
@@ -101,8 +104,14 @@ impl Meter {
         self.stop.load(Relaxed)
     }
 
-    fn counts(&self) -> [u64; 3] {
-        [&self.acts, &self.sent, &self.received].map(|count| count.load(Relaxed))
+    /// Returns acts, the victim's packets, those that arrived, and probes.
+    fn counts(&self) -> [u64; 4] {
+        [&self.acts, &self.sent, &self.received, &self.probes].map(|count| count.load(Relaxed))
+    }
+
+    /// Reports whether the victim sent no packet or probe, or none arrived.
+    fn is_idle_since(&self, before: [u64; 4]) -> bool {
+        self.counts().iter().zip(before).skip(1).any(|(now, then)| *now == then)
     }
 }
 
@@ -154,6 +163,10 @@ pub(super) fn measure(victim: &Victim<'_>, deed: Option<Deed<'_>>, extent: Exten
         std::thread::sleep(extent.time.min(SETTLE));
         let (from, before) = (start.elapsed(), meter.counts());
         std::thread::sleep(extent.time);
+        // Its threads or the switch may have had no core. A victim that gets nothing is a result in the end.
+        while start.elapsed() < from + extent.time + PATIENCE && meter.is_idle_since(before) {
+            std::thread::sleep(LOOK);
+        }
         let (until, after) = (start.elapsed(), meter.counts());
         drop(stop);
         std::thread::sleep(ANSWER);
@@ -179,7 +192,7 @@ struct Times {
 }
 
 impl Times {
-    fn seen(&self, before: [u64; 3], after: [u64; 3]) -> anyhow::Result<Seen> {
+    fn seen(&self, before: [u64; 4], after: [u64; 4]) -> anyhow::Result<Seen> {
         let is_measured = |sent: Duration| (self.from..self.until).contains(&sent);
         let probes = self.probes.iter().filter(|sent| is_measured(**sent)).count() as u64;
         let answered = self.answers.iter().filter(|[sent, took]| is_measured(*sent) && *took <= ANSWER);
@@ -244,6 +257,7 @@ fn probe(socket: &UdpSocket, start: Instant, meter: &Meter) -> Vec<Duration> {
         let message = [number, now.as_nanos() as u64].map(u64::to_le_bytes);
         let _ = socket.send(message.as_flattened());
         sent.push(now);
+        meter.probes.fetch_add(1, Relaxed);
         Ok(())
     });
     sent
@@ -290,9 +304,9 @@ mod tests {
                 .map(|n| [at(n), at(if n == 13 { 2000 } else { 1 })])
                 .collect(),
         };
-        let seen = times.seen([0, 0, 0], [0, 200, 100]).unwrap();
+        let seen = times.seen([0; 4], [0, 200, 100, 0]).unwrap();
         assert_eq!((seen.probes, seen.lost_probes, seen.micros.p99), (10, 2, 1000.0));
         assert!((seen.sent_pps - 20_000.0).abs() < 1e-6 && (seen.received_pps - 10_000.0).abs() < 1e-6);
-        assert!(times.seen([0; 3], [0; 3]).is_err(), "nothing was sent");
+        assert!(times.seen([0; 4], [0; 4]).is_err(), "nothing was sent");
     }
 }

@@ -141,22 +141,25 @@ impl Bed {
         std::thread::scope(|scope| {
             let send = || self.hosts.left.inside(|| send(self.bytes, rate, sent, stop));
             let sender = scope.spawn(send);
-            let done = self.hosts.right.inside(|| await_packets(sent).and_then(|()| work(sent)));
+            let first = rate.map_or(FIRST, |mpps| ((mpps * 1e6) as u64).clamp(1, FIRST));
+            let done = self.hosts.right.inside(|| await_packets(first, sent).and_then(|()| work(sent)));
             stop.store(true, Ordering::Relaxed);
             sender.join().map_err(|_| anyhow!("the sender panicked")).flatten().context("the sender")?;
             done
         })
     }
 
-    /// Counts what arrives; for longer if nothing does, as the switch may have no core meanwhile.
+    /// Counts what arrives, in the first time in which something does: the switch may have no core before.
     fn arrived(&self, sent: &AtomicU64) -> anyhow::Result<Arrived> {
-        let before = self.now(sent)?;
-        std::thread::sleep(self.length);
-        let mut after = self.now(sent)?;
-        while after.arrived == before.arrived && after.at - before.at < PATIENCE {
+        let (mut before, begun) = (self.now(sent)?, Instant::now());
+        let after = loop {
             std::thread::sleep(self.length);
-            after = self.now(sent)?;
-        }
+            let after = self.now(sent)?;
+            if after.arrived > before.arrived || begun.elapsed() > PATIENCE {
+                break after;
+            }
+            before = after;
+        };
         let time = after.at - before.at;
         let (sent, arrived) = (after.sent - before.sent, after.arrived - before.arrived);
         ensure!(arrived > 0, "the switch forwards no packet");
@@ -214,10 +217,10 @@ fn received() -> anyhow::Result<u64> {
     Ok(packets.context("/proc/net/dev has no counters of the interface")?.parse()?)
 }
 
-/// Waits until the switch forwards.
-fn await_packets(sent: &AtomicU64) -> anyhow::Result<()> {
+/// Waits until the switch has forwarded the first packets.
+fn await_packets(first: u64, sent: &AtomicU64) -> anyhow::Result<()> {
     let (start, before) = (Instant::now(), received()?);
-    while received()? < before + FIRST {
+    while received()? < before + first {
         ensure!(
             start.elapsed() < PATIENCE,
             "{} of {} sent packets arrived within {} s",

@@ -110,48 +110,85 @@ pub(super) fn measure(
     time: Duration,
     mut look: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Seen>> {
-    let (stop, rate, start) = (&AtomicBool::new(false), &AtomicU32::new(0), Instant::now());
     let tenants = ways.frames.len();
-    let seen: &Vec<_> = &(0..tenants).map(|_| AtomicU64::new(0)).collect();
+    let shared = &Shared::new(tenants);
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| run(ways, rate, start, stop, seen));
+        let thread = scope.spawn(|| run(ways, shared));
         let (mut times, mut looked) = (Vec::new(), Ok(()));
         for (n, now) in rates.iter().enumerate() {
-            rate.store(*now, Relaxed);
+            shared.rate.store(*now, Relaxed);
             std::thread::sleep(SETTLE);
             let is_last = n + 1 == rates.len();
             let first = if is_last { look() } else { Ok(()) };
-            let from = start.elapsed();
-            let before: Vec<_> = seen.iter().map(|n| n.load(Relaxed)).collect();
+            let from = shared.begin();
             std::thread::sleep(time);
-            let misses_one = || seen.iter().zip(&before).any(|(now, then)| now.load(Relaxed) == *then);
-            while start.elapsed() < from + time + PATIENCE && misses_one() {
+            while shared.start.elapsed() < from + time + PATIENCE && shared.misses_a_tenant() {
                 std::thread::sleep(LONGEST / 10);
             }
-            times.push([from, start.elapsed()]);
+            times.push([from, shared.start.elapsed()]);
             looked = if is_last { first.and(look()) } else { looked };
         }
         std::thread::sleep(LONGEST);
-        stop.store(true, Relaxed);
+        shared.stop.store(true, Relaxed);
         let log = thread.join().map_err(|_| anyhow::anyhow!("the generator's thread panicked"))??;
         looked?;
         times.into_iter().map(|time| log.seen(time, tenants)).collect()
     })
 }
 
-/// Generates load until `stop`, and counts in `seen` what came back in time, by tenant.
-fn run(
-    ways: &mut Ways<'_, '_>,
-    rate: &AtomicU32,
+/// State that the generator's thread and the measuring one share.
+struct Shared {
     start: Instant,
-    stop: &AtomicBool,
-    seen: &[AtomicU64],
-) -> anyhow::Result<Log> {
+    /// Packets a second to send.
+    rate: AtomicU32,
+    /// When the measured time began: nanoseconds since the start.
+    from: AtomicU64,
+    /// Packets that were sent in the measured time and came back in time, by tenant.
+    seen: Vec<AtomicU64>,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn new(tenants: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            rate: AtomicU32::new(0),
+            from: AtomicU64::new(0),
+            seen: (0..tenants).map(|_| AtomicU64::new(0)).collect(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins a measured time. Returns when, since the start.
+    fn begin(&self) -> Duration {
+        let from = self.start.elapsed();
+        self.from.store(from.as_nanos() as u64, Relaxed);
+        self.seen.iter().for_each(|seen| seen.store(0, Relaxed));
+        from
+    }
+
+    /// Reports whether a tenant has got no packet in the measured time.
+    fn misses_a_tenant(&self) -> bool {
+        self.seen.iter().any(|seen| seen.load(Relaxed) == 0)
+    }
+
+    fn count(&self, arrival: &Arrival) {
+        let (tenant, sent, _) = arrival;
+        let is_ours = is_in_time(arrival) && sent.as_nanos() as u64 >= self.from.load(Relaxed);
+        if is_ours && let Some(seen) = self.seen.get(usize::from(*tenant)) {
+            seen.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Generates load until it is stopped.
+fn run(ways: &mut Ways<'_, '_>, shared: &Shared) -> anyhow::Result<Log> {
+    let start = shared.start;
     cores::pin(cores::two()[0]);
     let (mut log, mut number, mut due, mut then) = (Log::default(), 0, 0.0_f64, Duration::ZERO);
-    while !stop.load(Relaxed) {
+    while !shared.stop.load(Relaxed) {
         let now = start.elapsed();
-        due += now.saturating_sub(then).min(LATE).as_secs_f64() * f64::from(rate.load(Relaxed));
+        due += now.saturating_sub(then).min(LATE).as_secs_f64() * f64::from(shared.rate.load(Relaxed));
         then = now;
         let ports = ways.outside.ports()?;
         let burst = due.min(f64::from(BURST)).floor();
@@ -166,10 +203,7 @@ fn run(
         }
         ports.receive(0, ALL, |frame| {
             let arrival = packet::read(frame).map(|(tenant, sent)| (tenant, sent, start.elapsed()));
-            if let Some(seen) = arrival.filter(is_in_time).and_then(|(n, ..)| seen.get(usize::from(n))) {
-                seen.fetch_add(1, Relaxed);
-            }
-            log.arrived.extend(arrival);
+            log.arrived.extend(arrival.inspect(|arrival| shared.count(arrival)));
         })?;
         ports.flush()?;
         for (vm, to) in &mut ways.vms {

@@ -71,13 +71,14 @@ fn dropped(socket: &Path) -> Result<u64, api::ApiError> {
     Ok(api::status(socket)?.dropped.iter().map(|d| d.packets).sum())
 }
 
-/// Adds this many entries each second until `stop` is set or the table is full. Returns how many there were.
+/// Adds this many entries each second until `stop` is set or the table is full. Returns how many a second.
 fn add(socket: &Path, each_second: u32, stop: &AtomicBool) -> anyhow::Result<f64> {
     let pause = Duration::from_secs(1) * FILE / each_second;
     // A controller stays connected.
     let mut client = Client::connect(socket)?;
     let (start, mut added) = (Instant::now(), 0);
-    while !stop.load(Relaxed) && added + FILE <= ROOM {
+    // The first file in any case: this thread may get a core only at the end.
+    while added == 0 || (!stop.load(Relaxed) && added + FILE <= ROOM) {
         let load = Request::Load { format: ROUTES.format(), text: file(added), replace: false };
         match client.ask(&load, PATIENCE)? {
             Answer::Loaded { .. } => {}

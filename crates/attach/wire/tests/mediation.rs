@@ -149,9 +149,13 @@ fn a_stopped_p4_vm_costs_other_tenants_nothing() {
     let held = cloud.wire.snapshot().unwrap().frames.held;
     // A tenant may hold 1024 packets in each direction; packets to its VM now wait as well.
     assert!((1..=2 * 1024).contains(&held), "{held} frames are held");
-    let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "10.7.0.101"])).unwrap();
-    let (answered, lost) = (ping::answered(&pings).len(), ping::lost(&pings));
-    assert!(answered > 50 && lost == 0, "the other tenant lost packets: {pings}");
+    wait_until("answers to most pings", 60, || {
+        let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "10.7.0.101"]));
+        let pings = pings.unwrap_or_default();
+        assert_eq!(ping::lost(&pings), 0, "the other tenant lost packets: {pings}");
+        ping::answered(&pings).len() > 50
+    })
+    .unwrap();
     blue_p4vm.frozen.store(false, Ordering::Release);
     wait_until("the stopped P4 VM to continue", 10, || cloud.pings(VM4)).unwrap();
     wait_until("all frames to come back", 10, || cloud.wire.snapshot().unwrap().frames.held == 0).unwrap();

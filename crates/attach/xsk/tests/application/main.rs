@@ -74,6 +74,8 @@ fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forw
     }
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
     let shared = arguments.contains(&"--shared");
+    // Packets are judged in their order, and an echo ends before its last acknowledgement.
+    scene.wait_ping();
     let account = forwarder.end();
     let number = |name: &str| account[name].parse::<u64>().unwrap();
     assert_eq!(number("sending"), 0, "{account:?}\n{}", forwarder.log());
@@ -224,6 +226,7 @@ fn testpmd_over_net_af_xdp_is_mediated() {
     scene.wait_ping();
     scene.echo(&SIZES);
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
+    scene.wait_ping();
     let status = testpmd.quit().unwrap();
     assert!(status.success(), "{status}\n{}", testpmd.transcript());
     let log = || testpmd.transcript();

@@ -81,7 +81,11 @@ fn week(attachment: Attachment) {
             cloud.agrees(&configuration);
             phase
         });
-        assert!(attempts.any(|p| p.bob.1 == 0 && (p.restarts > 0 || p.alice.1 == 0)), "pings were lost");
+        assert!(
+            attempts.any(|p| p.bob.1 == 0 && (p.restarts > 0 || p.alice.1 == 0)),
+            "pings were lost\n{}",
+            cloud.story()
+        );
     }
     for (address, present) in
         [("10.9.6.1", true), ("10.9.6.2", configuration.app), ("10.9.6.4", configuration.carol)]

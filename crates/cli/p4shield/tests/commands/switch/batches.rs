@@ -23,11 +23,13 @@ fn notes_batches(options: &[&str]) {
         assert!(times.iter().all(|time| (1..10_000_000_000).contains(time)), "{batch}");
     }
 
-    let shown = scene.asks_while_pinging(&["batches"]);
-    assert!(
-        shown.starts_with("  packets  batches  receive µs  process µs  send µs  all µs\n  1  "),
-        "{shown}"
-    );
+    let (first, mut shown) =
+        ("  packets  batches  receive µs  process µs  send µs  all µs\n  1  ", String::new());
+    wait_until("batches of one packet", 60, || {
+        shown = scene.asks_while_pinging(&["batches"]);
+        shown.starts_with(first)
+    })
+    .unwrap_or_else(|e| panic!("{e}: {shown}"));
     assert!(shown.contains(" of the threads' time, "), "{shown}");
 
     let socket = scene.socket().display().to_string();

@@ -29,23 +29,31 @@ fn a_program_is_replaced_without_a_lost_packet() {
     scene.add_routes();
     wait_until("a ping through the switch", 20, || scene.pings()).unwrap();
     let (router, acl) = (example("programs/router.p4"), scene.file("acl.p4", &with_acl()));
-    let mut ping = scene.left.command("ping");
-    let pinging = std::thread::spawn(move || run(ping.args(["-i0.003", "-c1300", "10.9.2.1"])));
-    let mut replaced = 0;
-    while !pinging.is_finished() {
-        let answer = scene.asks(&["load", if replaced % 2 == 0 { &acl } else { &router }]);
-        let expected = if replaced % 2 == 0 {
-            "keeps its state: RouterIngress.routes\n"
-        } else {
-            "keeps its state: RouterIngress.routes\nlost: RouterIngress.seen, RouterIngress.acl\n"
-        };
-        assert_eq!(answer, expected);
-        replaced += 1;
+    let (mut answered, mut replaced) = (0, 0);
+    // Once, unless the switch has no core at the end.
+    for _ in 0..5 {
+        let mut ping = scene.left.command("ping");
+        let pinging = std::thread::spawn(move || run(ping.args(["-i0.003", "-c1300", "10.9.2.1"])));
+        while !pinging.is_finished() {
+            let (program, kept) = if replaced % 2 == 0 {
+                (&acl, "keeps its state: RouterIngress.routes\n")
+            } else {
+                (
+                    &router,
+                    "keeps its state: RouterIngress.routes\nlost: RouterIngress.seen, RouterIngress.acl\n",
+                )
+            };
+            assert_eq!(scene.asks(&["load", program]), kept);
+            replaced += 1;
+        }
+        let result = pinging.join().unwrap().unwrap_or_default();
+        assert_eq!(ping::lost(&result), 0, "{replaced} replacements: {result}");
+        answered = ping::answered(&result).len();
+        if answered > 1000 {
+            break;
+        }
     }
-    let result = pinging.join().unwrap().unwrap();
-    let (answered, lost) = (ping::answered(&result).len(), ping::lost(&result));
-    assert!(answered > 1000 && lost == 0, "{replaced} replacements: {result}");
-    assert!(replaced > 2, "{replaced}");
+    assert!(answered > 1000 && replaced > 2, "{answered} pings, {replaced} replacements");
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub(crate) fn below(random: &mut u64, n: u64) -> u64 {
 /// What an operator may change; db is bob's and never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
+    /// Milliseconds. On a busy machine a P4 VM has no core for half a second and more.
     pub(crate) deadline: u32,
     pub(crate) fail: &'static str,
     pub(crate) max_held: u32,
@@ -47,7 +48,7 @@ pub(crate) struct Configuration {
 
 impl Configuration {
     pub(crate) const START: Self = Self {
-        deadline: 500,
+        deadline: 10_000,
         fail: "drop",
         max_held: 4096,
         program: 0,
@@ -63,7 +64,7 @@ impl Configuration {
     pub(crate) fn change(&mut self, random: &mut u64, gentle: bool) -> bool {
         let mut below = |n| below(random, n);
         match below(if gentle { 8 } else { 9 }) {
-            0 => self.deadline = 400 + below(200) as u32,
+            0 => self.deadline = 9_800 + below(400) as u32,
             1 => self.fail = if self.fail == "drop" { "pass" } else { "drop" },
             2 => self.max_held = 512 << below(4),
             3 => self.program = 1 - self.program,

@@ -133,24 +133,38 @@ fn no_program_skip() {
 fn a_p4_vm_that_hangs() {
     let fixture = Fixture::new("hangs");
     let (daemon, _board) = start(&fixture, &fixture.text("drop"));
+    // The daemon replaces her P4 VM after seconds, in which a busy machine may not have bob's programs.
+    let is_first = |attempt: usize| {
+        let other = ["drop.o", "pass.o"][attempt % 2];
+        let new = fixture.text("drop").replace("ingress = [\"pass.o\"]", &format!("ingress = [\"{other}\"]"));
+        std::fs::write(fixture.at("p4shield.toml"), new).unwrap();
+        bobs_program_is_first(&daemon)
+    };
+    assert!((0..5).any(is_first), "bob's programs waited for alice's P4 VM");
+}
+
+/// Reloads programs while alice's P4 VM hangs. Returns whether bob's were in force before hers was replaced.
+fn bobs_program_is_first(daemon: &Daemon) -> bool {
     let program = |tenant: usize| daemon.status().tenants[tenant].vms[0].ingress.program.clone();
     let before = program(1);
-    let new = fixture.text("drop").replace("ingress = [\"pass.o\"]", "ingress = [\"drop.o\"]");
-    std::fs::write(fixture.at("p4shield.toml"), new).unwrap();
-    let hung = daemon.status().tenants[0].pid.and_then(Pid::from_raw).unwrap();
-    std::thread::scope(|scope| {
-        kill_process(hung, Signal::STOP).unwrap();
+    let hung = daemon.status().tenants[0].clone();
+    let pid = hung.pid.and_then(Pid::from_raw).unwrap();
+    let is_first = std::thread::scope(|scope| {
+        kill_process(pid, Signal::STOP).unwrap();
         let reload = scope.spawn(|| daemon.reload());
         wait_for("bob's program", || program(1).is_some() && program(1) != before);
         let alice = daemon.status().tenants[0].clone();
-        kill_process(hung, Signal::KILL).unwrap();
         // A reload that waited for alice would have replaced her P4 VM before bob's programs.
-        assert_eq!((alice.pid, alice.restarts), (Some(hung.as_raw_pid()), 0), "{:?}", alice.error);
+        let is_first = (alice.pid, alice.restarts) == (hung.pid, hung.restarts);
+        // It may have been replaced meanwhile.
+        let _ = kill_process(pid, Signal::KILL);
         let error = reload.join().unwrap().err().unwrap_or_default();
         assert!(!error.contains("bob"), "{error}");
+        is_first
     });
     wait_for("a reload without errors", || daemon.reload().is_ok());
     wait_for("alice's program", || program(0) == program(1));
+    is_first
 }
 
 fn a_missing_page() {

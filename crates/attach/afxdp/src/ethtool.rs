@@ -13,6 +13,8 @@ struct Value {
     data: u32,
 }
 
+const GET_TX_CHECKSUMS: u32 = 0x16;
+const SET_TX_CHECKSUMS: u32 = 0x17;
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
 const GET_GRO: u32 = 0x2b;
@@ -128,6 +130,17 @@ pub fn receive_divided(interface: &str) -> io::Result<()> {
 /// The driver's error.
 pub fn keep_sent_tags(interface: &str) -> io::Result<()> {
     clear_flags(interface, FLAG_TX_VLAN)
+}
+
+/// Has the kernel write the checksums of packets that leave by the interface, before its driver takes them.
+///
+/// # Errors
+/// The driver's error.
+pub fn complete_sent(interface: &str) -> io::Result<()> {
+    call(interface, &mut Value { command: SET_TX_CHECKSUMS, data: 0 })?;
+    let mut now = Value { command: GET_TX_CHECKSUMS, data: 0 };
+    call(interface, &mut now)?;
+    if now.data == 0 { Ok(()) } else { Err(io::Error::other("the driver keeps them")) }
 }
 
 /// Switches the merging of received packets off.

@@ -6,6 +6,7 @@
 //! | [`add_pair`] | makes two interfaces that are connected with each other (veth) |
 //! | [`move_as`] | moves an interface and renames it |
 //! | [`limit_merging`], [`allow_merging`] | has received packets arrive as they were sent, or not |
+//! | [`divide_sent`] | has packets leave an interface as frames |
 //! | [`delete`] | deletes an interface |
 //! | [`inside`] | does something in another network namespace |
 //! | [`start`], [`start_in`] | sets an interface up, here or in another network namespace |
@@ -33,7 +34,7 @@ pub use bridge::{
 pub use card::{Card, FunctionLink, FunctionTraffic, VirtualFunction};
 pub use functions::{FunctionSetting, card, set_function};
 pub use request::{
-    PairEnd, add_pair, allow_merging, delete, index_of, inside, limit_merging, move_as, rename,
+    PairEnd, add_pair, allow_merging, delete, divide_sent, index_of, inside, limit_merging, move_as, rename,
     rename_by_address, start, start_in, stop,
 };
 pub use sys::{address_of, names};

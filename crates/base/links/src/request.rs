@@ -23,6 +23,8 @@ const PASSTHRU: u32 = 8;
 
 /// `VETH_INFO_PEER` (`include/uapi/linux/veth.h`).
 const PEER: u16 = 1;
+/// `IFLA_GSO_MAX_SEGS` (`include/uapi/linux/if_link.h`).
+const GSO_MAX_SEGS: u16 = 40;
 /// `IFLA_GRO_MAX_SIZE` and `IFLA_GRO_IPV4_MAX_SIZE` (`include/uapi/linux/if_link.h`).
 const GRO_MAX_SIZE: u16 = 58;
 const GRO_IPV4_MAX_SIZE: u16 = 64;
@@ -221,6 +223,17 @@ fn merge_up_to(longest: u32, interface: &str) -> Result<(), LinkError> {
     let [all, ipv4] = sizes;
     let attributes = [all.map_err(failed())?, ipv4.map_err(failed())?];
     change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
+}
+
+/// Has the kernel divide packets that leave by an interface into frames, whatever its driver can divide.
+///
+/// # Errors
+/// The interface is not there, or the kernel refuses it.
+pub fn divide_sent(interface: &str) -> Result<(), LinkError> {
+    let index = index_of(interface)?;
+    let failed = || LinkError::of("have the kernel divide the packets of", interface);
+    let most = attribute(Ifla::from(GSO_MAX_SEGS), 1_u32).map_err(failed())?;
+    change(IfinfomsgBuilder::default(), index, [most].into_iter().collect()).map_err(failed())
 }
 
 /// Deletes an interface, and the other end of its pair.

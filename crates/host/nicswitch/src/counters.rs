@@ -33,8 +33,8 @@ pub enum Reason {
     Unassigned,
     /// The port sends more than its rate allows.
     Rate,
-    /// Its sender left its checksum to its network device: a compartment would take the frame as it is, and
-    /// the uplink's card write where the sender says. In traffic control only: XDP does not see it.
+    /// Its sender left its checksum to its network device, and is a compartment, or would have it written
+    /// over what was judged. In traffic control only: XDP does not see it.
     Checksum,
 }
 
@@ -65,8 +65,8 @@ impl Reason {
                  off` behind a veth",
             ),
             Self::TooLong => Some(
-                "its MTU is greater than the switch's, or its sender leaves it to its network device to \
-                 divide packets: gso=off with QEMU, `ethtool -K eth0 tx off` behind a veth",
+                "its sender's MTU is greater than the switch's, or a network card merges the packets that it \
+                 receives (`ethtool -K CARD lro off`)",
             ),
             _ => None,
         }

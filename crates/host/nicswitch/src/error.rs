@@ -50,6 +50,18 @@ pub enum NicError {
         #[source]
         source: libbpf_rs::Error,
     },
+    /// The driver of a compartment's port does not leave checksums to the kernel.
+    #[error("cannot have the kernel write the checksums of frames for {interface}")]
+    Checksums {
+        /// The interface.
+        interface: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The driver of a compartment's port does not leave the division of packets to the kernel.
+    #[error("a compartment's port of the NIC switch would get undivided packets")]
+    Undivided(#[source] LinkError),
     /// An interface that is no port any more cannot be set down, so it stays closed.
     #[error("an interface leaves the NIC switch")]
     Leaves(#[source] LinkError),

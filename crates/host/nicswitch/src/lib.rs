@@ -26,12 +26,11 @@
 //! - Its driver has XDP, as those of veths and taps do. An interface without is connected by a bridge and a
 //!   veth pair.
 //!
-//! With [`Hook::TrafficControl`], the caller has uplink and VMs' interfaces receive packets as they were
-//! sent, not merged (GRO, LRO): those that an interface is still to divide are dropped.
+//! - A sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's remark that a
+//!   checksum is undone does not survive a redirect.
 //!
-//! With each hook, a sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's
-//! remark that a checksum is undone survives neither a redirect in XDP nor the packet sockets of a switch.
-//! Traffic control sees it, and drops the frame.
+//! With [`Hook::TrafficControl`], VMs and the outside may leave checksums and segmentation to the switch. The
+//! caller has their interfaces receive packets as they were sent, not merged (GRO, LRO).
 //!
 //! A switch on the host has no mediation; [`HostGuard`] keeps the host's own stack off its ports.
 //!

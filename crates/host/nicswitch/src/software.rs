@@ -29,8 +29,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use p4shield_links::{index_of, stop};
-use p4shield_topology::Port;
+use p4shield_afxdp::ethtool;
+use p4shield_links::{divide_sent, index_of, stop};
+use p4shield_topology::{Port, Role};
 use p4shield_xdp::{Interface, InterfaceMonitor};
 
 use crate::{Changes, NicError, NicSwitch, PortCounters, check, policy};
@@ -152,6 +153,19 @@ impl Software {
         Ok(is_new)
     }
 
+    /// Has the kernel complete what goes to a compartment: XDP and packet sockets there take frames as they
+    /// are. In traffic control VMs and the outside may leave checksums and segmentation to the switch.
+    fn complete(&self, port: &Port) -> Result<(), NicError> {
+        let is_of_compartment = matches!(port.role, Role::Gateway { .. } | Role::InOut { .. });
+        if self.hook == Hook::Xdp || !is_of_compartment {
+            return Ok(());
+        }
+        let interface = || port.interface.clone();
+        ethtool::complete_sent(&port.interface)
+            .map_err(|source| NicError::Checksums { interface: interface(), source })?;
+        divide_sent(&port.interface).map_err(NicError::Undivided)
+    }
+
     /// Serves all ports that have an interface. Returns the changes so far, the interfaces that are served,
     /// and the first error of one that cannot be.
     fn serve_all<'p>(
@@ -179,7 +193,11 @@ impl Software {
             self.prepare_all(&present.iter().map(|(_, interface)| *interface).collect::<Vec<_>>(), renews);
         for ((port, interface), loaded) in present.into_iter().zip(prepared) {
             let name = || port.interface.clone();
-            match loaded.and_then(|loaded| self.serve(interface, loaded, shared, maps, renews)) {
+            let serve = |loaded| {
+                self.complete(port)?;
+                self.serve(interface, loaded, shared, maps, renews)
+            };
+            match loaded.and_then(serve) {
                 Ok(is_new) => {
                     served.insert(&port.interface, interface.index);
                     if is_new {

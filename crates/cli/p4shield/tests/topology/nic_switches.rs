@@ -3,9 +3,13 @@
 use super::levels::{AWAY, Stream};
 use super::scene::{Scene, pings};
 use super::two_tenants;
-use p4shield_testbed::wait_until;
+use p4shield_testbed::process::run;
+use p4shield_testbed::{NetNs, wait_until};
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
 /// Writes the configuration with this NIC switch, or without the key.
 pub(super) fn configure(scene: &Scene, kind: Option<&str>) {
@@ -41,22 +45,66 @@ fn a_change_of_the_hook_keeps_networks() {
     assert_eq!(scene.leftovers(), Vec::<String>::new());
 }
 
+/// Has a device leave checksums and the division of packets to the next one, as devices do by default.
+fn offload(ns: &NetNs) {
+    run(ns.command("ethtool").args(["-K", "eth0", "tx", "on", "tso", "on", "gso", "on"])).unwrap();
+}
+
+/// Sends megabytes by TCP from one namespace to an address of another one, which receives what was sent.
+fn transfer(from: &NetNs, to: &NetNs, address: &str) {
+    let sent: Vec<u8> = (0..4 << 20).map(|at: u32| (at / 1000) as u8).collect();
+    let listener = to.inside(|| TcpListener::bind((address, 0))).unwrap();
+    let place = listener.local_addr().unwrap();
+    let received = thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            received
+        });
+        let connect = || TcpStream::connect_timeout(&place, Duration::from_secs(60));
+        from.inside(connect).unwrap().write_all(&sent).unwrap();
+        receiver.join().unwrap()
+    });
+    assert!(received == sent, "{} of {} bytes to {address}", received.len(), sent.len());
+}
+
 #[test]
-fn undone_checksums_are_reported_with_a_remedy() {
+fn vms_keep_the_offloads_of_their_devices() {
+    let Some(scene) = two_tenants() else { return };
+    let [web, _, bob] = &scene.vms[..] else { unreachable!() };
+    [&scene.outside, &web.ns, &bob.ns].into_iter().for_each(offload);
+    for level in ["2", "1"] {
+        scene.configure(level, &["alice", "bob"]);
+        scene.topology("apply");
+        transfer(&web.ns, &scene.outside, "10.0.0.1");
+        transfer(&scene.outside, &bob.ns, bob.address);
+        for interface in ["alice-web", "up0"] {
+            let port = scene.port(interface);
+            let [packets, bytes] =
+                ["received_packets", "received_bytes"].map(|key| port[key].as_u64().unwrap());
+            assert!(bytes / packets > 1514, "packets come undivided: {port}");
+            for reason in ["checksum", "too_long"] {
+                assert_eq!(port["dropped"][reason].as_u64().unwrap_or_default(), 0, "{port}");
+            }
+        }
+    }
+}
+
+#[test]
+fn drops_for_a_vms_settings_are_reported_with_a_remedy() {
     let Some(scene) = two_tenants() else { return };
     scene.topology("apply");
     let web = &scene.vms[0];
-    let words = ["-K", "eth0", "tx", "on"];
-    assert!(web.ns.command("ethtool").args(words).output().unwrap().status.success());
-    let send = || UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", "10.0.0.1:9");
+    scene.host.ip("link set alice-web mtu 9000").unwrap();
+    web.ns.ip("link set eth0 mtu 9000").unwrap();
+    let send = || UdpSocket::bind("0.0.0.0:0")?.send_to(&[0; 4000], "10.0.0.1:9");
     web.ns.inside(send).unwrap();
-    wait_until("the drop", 10, || scene.port("alice-web")["dropped"]["checksum"] == 1).unwrap();
+    wait_until("the drop", 10, || scene.port("alice-web")["dropped"]["too_long"] == 1).unwrap();
     let mut status = scene.host.command(env!("CARGO_BIN_EXE_p4shield"));
     let shown = status.args(["topology", "status", "--config"]).arg(scene.config()).output().unwrap();
     let text = String::from_utf8_lossy(&shown.stdout);
     let remedy = text.split("port alice-web").nth(1).and_then(|rest| rest.lines().nth(1));
-    assert!(
-        remedy.is_some_and(|line| line.starts_with("  checksum: ") && line.contains("ethtool")),
-        "{text}"
-    );
+    assert!(remedy.is_some_and(|line| line.starts_with("  too_long: ") && line.contains("MTU")), "{text}");
 }

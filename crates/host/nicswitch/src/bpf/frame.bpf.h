@@ -34,6 +34,10 @@ static __always_inline __u32 receiver_of(const FRAME *ctx)
 /* What is read of the kernel's packet: libbpf finds its place in the running kernel. */
 struct sk_buff {
 	__u8 ip_summed : 2;
+	__u16 csum_start; /* in bytes from head */
+	__u16 csum_offset;
+	unsigned char *head;
+	unsigned char *data;
 } __attribute__((preserve_access_index));
 
 /* Linux 6.2. */
@@ -51,11 +55,23 @@ static __always_inline bool lacks_checksum(FRAME *ctx)
 	return BPF_CORE_READ_BITFIELD(packet, ip_summed) == CHECKSUM_PARTIAL;
 }
 
-/* Whether the interface that sends it is still to divide it, as a packet that the kernel merged (GRO). */
-static __always_inline bool is_undivided(const FRAME *ctx)
+/* Where the two bytes of a checksum that is still to be written begin in the frame. */
+static __always_inline __u64 checksum_place(FRAME *ctx)
 {
-	return ctx->gso_size != 0;
+	struct sk_buff *packet = bpf_cast_to_kern_ctx(ctx);
+
+	return (__u64)packet->head + packet->csum_start + packet->csum_offset - (__u64)packet->data;
 }
+
+/* Bytes behind the headers of each frame into which the interface that sends it is still to divide it; 0: it
+ * is one. */
+static __always_inline __u32 segment_size(const FRAME *ctx)
+{
+	return ctx->gso_size;
+}
+
+/* For bpf_check_mtu: the lengths of the frames count into which it is to be divided. */
+#define EACH_SEGMENT BPF_MTU_CHK_SEGS
 
 /* Has these first bytes of the frame, as far as there are so many, in memory of its own: others may be in
  * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory. */
@@ -85,10 +101,17 @@ static __always_inline bool lacks_checksum(FRAME *ctx)
 	return false;
 }
 
-static __always_inline bool is_undivided(const FRAME *ctx)
+static __always_inline __u64 checksum_place(FRAME *ctx)
 {
-	return false;
+	return 0;
 }
+
+static __always_inline __u32 segment_size(const FRAME *ctx)
+{
+	return 0;
+}
+
+#define EACH_SEGMENT 0
 
 /* A driver that runs XDP has copied what was not its own. */
 static __always_inline bool own(FRAME *ctx, __u32 bytes)

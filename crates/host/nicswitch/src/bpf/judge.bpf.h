@@ -13,13 +13,27 @@
 #include "packet.bpf.h"
 #include "roles.bpf.h"
 
+/* The least size of a segment: more of them than a pair of veth holds would lose each other. */
+#define LEAST_SEGMENT 256
+
+/* The number of frames that leave the switch for this one, or one more. */
+static __always_inline __u32 frames_of(const FRAME *ctx)
+{
+	__u32 size = segment_size(ctx);
+
+	return size ? (frame_length(ctx) + size - 1) / size : 1;
+}
+
 /*
  * Whether a frame is within its port's rate: the generic cell rate algorithm (ITU-T I.371). Its state is one
- * number, which processors replace without a lock.
+ * number, which processors replace without a lock. A frame that is still to be divided passes if one does,
+ * and counts as all.
  */
-static __always_inline bool is_in_rate(__u32 interface, const struct entry *port)
+static __always_inline bool is_in_rate(const FRAME *ctx, const struct entry *port)
 {
 	__u64 longest = (__u64)port->interval * port->burst;
+	__u64 taken = (__u64)port->interval * frames_of(ctx);
+	__u32 interface = receiver_of(ctx);
 	__u64 *next = bpf_map_lookup_elem(&nic_rates, &interface);
 	__u64 now = bpf_ktime_get_ns();
 
@@ -31,11 +45,26 @@ static __always_inline bool is_in_rate(__u32 interface, const struct entry *port
 
 		if (due - now > longest)
 			return false;
-		if (__sync_val_compare_and_swap(next, seen, due + port->interval) == seen)
+		if (__sync_val_compare_and_swap(next, seen, due + taken) == seen)
 			return true;
 	}
 	/* Other processors were faster each time: the port has many frames at once. */
 	return false;
+}
+
+/*
+ * The reason why what the frame's sender left to be done cannot be done behind the switch, or FORWARD. The
+ * target's interface does it, so a compartment receives whole frames; and a switch's sockets leave nothing.
+ */
+static __always_inline int check_rest(FRAME *ctx, const struct entry *port, const struct packet *packet)
+{
+	if (!lacks_checksum(ctx))
+		return segment_size(ctx) ? TOO_LONG : FORWARD;
+	if (port->role != VM && port->role != UPLINK)
+		return CHECKSUM;
+	if (segment_size(ctx) && segment_size(ctx) < LEAST_SEGMENT)
+		return TOO_LONG;
+	return checksum_place(ctx) < end_of_judged(ctx, packet) ? CHECKSUM : FORWARD;
 }
 
 /* Applies the policy: the reason to drop the frame, or FORWARD with the target. */
@@ -52,13 +81,8 @@ static __always_inline int judge(FRAME *ctx, bool tagged, struct decision *decis
 	port = find_port(policy, receiver_of(ctx));
 	if (!port)
 		return UNASSIGNED;
-	if (port->interval && !is_in_rate(receiver_of(ctx), port))
+	if (port->interval && !is_in_rate(ctx, port))
 		return RATE;
-	/* The kernel does not divide it for a compartment that is reached directly. */
-	if (is_undivided(ctx))
-		return TOO_LONG;
-	if (lacks_checksum(ctx))
-		return CHECKSUM;
 	result = read_ethernet(ctx, &packet);
 	if (result != FORWARD)
 		return result;
@@ -67,6 +91,9 @@ static __always_inline int judge(FRAME *ctx, bool tagged, struct decision *decis
 	if (!is_own_source(policy, port, &packet))
 		return SOURCE_MAC;
 	result = read_packet(ctx, &packet);
+	if (result != FORWARD)
+		return result;
+	result = check_rest(ctx, port, &packet);
 	if (result != FORWARD)
 		return result;
 	switch (port->role) {
@@ -86,9 +113,15 @@ static __always_inline int judge(FRAME *ctx, bool tagged, struct decision *decis
 static __always_inline int check_target(FRAME *ctx, __u32 target)
 {
 	__u32 mtu = 0;
+	long result;
 
-	if (!target || bpf_check_mtu(ctx, target, &mtu, 0, 0) < 0)
+	if (!target)
 		return NO_PORT;
+	result = bpf_check_mtu(ctx, target, &mtu, 0, segment_size(ctx) ? EACH_SEGMENT : 0);
+	if (result < 0)
+		return NO_PORT;
+	if (segment_size(ctx))
+		return result ? TOO_LONG : FORWARD;
 	return frame_length(ctx) > mtu + ETH_HLEN ? TOO_LONG : FORWARD;
 }
 

@@ -175,6 +175,19 @@ static __always_inline int read_packet(FRAME *ctx, struct packet *packet)
 	return ETHERTYPE;
 }
 
+/* Where the bytes end by which the frame was judged; the greatest number: it was judged by all of them. */
+static __always_inline __u64 end_of_judged(FRAME *ctx, const struct packet *packet)
+{
+	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
+
+	if (packet->type == ETH_P_IP && at + IPV4_HEADER <= (__u8 *)(long)ctx->data_end)
+		return ETH_HLEN + (at[0] & 15) * 4;
+	if (packet->type == ETH_P_IPV6 && !packet->is_hidden && at + IPV6_HEADER <= (__u8 *)(long)ctx->data_end &&
+	    at[6] != ICMPV6)
+		return ETH_HLEN + IPV6_HEADER;
+	return -1;
+}
+
 /* Unrolled: the compiler turns its own comparison into a call of memcmp, which BPF has not. */
 static __always_inline bool are_equal(const __u8 *a, const __u8 *b, int length)
 {

@@ -22,11 +22,12 @@
 
 /*
  * A frame for a compartment goes to the other end of its port's pair at once, if the policy says so, as if
- * that had received it. Otherwise it leaves by its port.
+ * that had received it. Otherwise it leaves by its port, for which the kernel writes its checksum and divides
+ * it, if its sender has not.
  */
 static __always_inline int forward(struct __sk_buff *ctx, const struct decision *decision)
 {
-	if (decision->flags & DIRECTLY)
+	if (decision->flags & DIRECTLY && !lacks_checksum(ctx))
 		return bpf_redirect_peer(decision->target, 0);
 	ctx->mark = FORWARDED;
 	return bpf_redirect(decision->target, 0);

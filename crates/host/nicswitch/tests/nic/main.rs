@@ -13,4 +13,5 @@ mod oracle;
 mod paths;
 mod rate;
 mod raw;
+mod segments;
 mod traffic_control;

@@ -3,12 +3,10 @@
 
 use std::process::Command;
 
-use p4shield_nicswitch::{Hook, NicSwitch as _, Reason, Software};
+use p4shield_nicswitch::{Hook, NicSwitch as _, Software};
 use p4shield_testbed::wait_until;
 
 use crate::bed::*;
-use crate::frames::{IPV4, ethernet, ipv4};
-use crate::raw::Raw;
 
 /// The tests of other modules, by the start of their names. A bridge has tests of its own.
 const SHARED: [&str; 8] =
@@ -74,42 +72,4 @@ fn each_hook_guards_ports_when_the_other_goes() {
     passes();
     assert!(filters().contains("nic_guard") && !filters().contains("nic_outward"), "{}", filters());
     assert_eq!(sent_by_the_host(), 0);
-}
-
-/// Returns a packet of TCP which the interface that sends it is to divide, behind the header of virtio that
-/// says so.
-fn undivided(bytes: usize) -> Vec<u8> {
-    let tcp = [
-        &[0x13, 0x88, 0x13, 0x89, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0][..],
-        &vec![0; bytes],
-    ];
-    let frame = ethernet(GA, A1, IPV4, &ipv4(v4(0xa1), v4(1), 6, &tcp.concat()));
-    // Flags: the checksum is undone; type: TCP over IPv4.
-    let mut virtio = vec![1, 1];
-    // Bytes of headers, bytes of a segment; first byte under the checksum, the checksum's place behind it.
-    virtio.extend([54_u16, 500, 34, 16].into_iter().flat_map(u16::to_le_bytes));
-    [virtio, frame].concat()
-}
-
-#[test]
-fn packets_that_are_still_to_be_divided_are_too_long() {
-    let Some(bed) = Bed::without_switch() else { return };
-    offload(&bed.ends, &end("a1"), ["tx", "on"]);
-    offload(&bed.ends, &end("a1"), ["tso", "on"]);
-    let sender = Raw::open(&bed.ends, &end("a1")).with_offloads();
-    for (are_direct, bytes) in [(false, 1000), (false, 4000), (true, 1000), (true, 4000)] {
-        let packet = undivided(bytes);
-        let mut switch = Software::open(Hook::TrafficControl { are_direct }, &bed.folder).unwrap();
-        bed.host.inside(|| switch.apply(&ports())).unwrap();
-        sender.send(&packet);
-        let counters = || {
-            let all = bed.host.inside(|| switch.counters()).unwrap();
-            all.into_iter().find(|port| port.interface == "a1").unwrap()
-        };
-        wait_until("reception", 10, || counters().received_packets > 0).unwrap();
-        let found = counters();
-        assert_eq!(found.received_bytes, packet.len() as u64 - 10, "it came as one: {found:?}");
-        assert_eq!(found.dropped(Reason::TooLong), 1, "{found:?}");
-        bed.host.inside(|| switch.delete()).unwrap();
-    }
 }

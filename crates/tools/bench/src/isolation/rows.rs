@@ -149,7 +149,7 @@ fn judge(rows: &mut [Row]) {
 }
 
 /// The levels of process compartments whose claims are measured.
-const APART: [Level; 4] = [Level::Two, Level::TwoP4, Level::TwoXdp, Level::TwoP4Tc];
+const APART: [Level; 5] = [Level::Two, Level::TwoP4, Level::TwoXdp, Level::TwoOffloads, Level::TwoP4Tc];
 
 /// Returns the claims about rows that were measured.
 pub(super) fn bars(rows: &[Row]) -> Vec<Bar> {

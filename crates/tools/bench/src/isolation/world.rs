@@ -43,6 +43,9 @@ impl World {
     /// VM has a program: the adversary's burns its budget if that is the attack.
     pub(super) fn start(level: Level, p4: bool, attack: Attack) -> anyhow::Result<Self> {
         let cloud = Cloud::make(&VMS.map(|vm| vm.map(str::to_owned)))?;
+        if level.has_offloads() {
+            cloud.keep_offloads()?;
+        }
         let has_p4_switches = level.has_p4_switches();
         let (level, keys) = level.keys();
         cloud.configure_with(level, keys)?;

@@ -76,6 +76,14 @@ pub enum Level {
     #[serde(rename = "2-xdp")]
     #[value(name = "2-xdp")]
     TwoXdp,
+    /// As 1, and VMs' devices leave checksums and segmentation to the host, as they do by default
+    #[serde(rename = "1-offloads")]
+    #[value(name = "1-offloads")]
+    OneOffloads,
+    /// As 2, and VMs' devices leave checksums and segmentation to the host, as they do by default
+    #[serde(rename = "2-offloads")]
+    #[value(name = "2-offloads")]
+    TwoOffloads,
     /// As 2-p4, with the NIC switch in traffic control
     #[serde(rename = "2-p4-tc")]
     #[value(name = "2-p4-tc")]
@@ -92,8 +100,8 @@ impl Level {
     pub(crate) const fn keys(self) -> (&'static str, &'static str) {
         match self {
             Self::Baseline => ("baseline", ""),
-            Self::One => ("1", ""),
-            Self::Two => ("2", ""),
+            Self::One | Self::OneOffloads => ("1", ""),
+            Self::Two | Self::TwoOffloads => ("2", ""),
             Self::BaselineDpdk => ("baseline", "datapath = \"dpdk\"\n"),
             Self::Three => ("3", ""),
             Self::BaselineP4 => ("baseline", P4),
@@ -102,6 +110,11 @@ impl Level {
             Self::TwoXdp => ("2", XDP),
             Self::TwoP4Tc => ("2", "switch = \"p4\"\nnic_switch = \"tc\"\n"),
         }
+    }
+
+    /// Reports whether VMs' devices keep their offloads, which switches on the host and in XDP do not take.
+    pub(crate) const fn has_offloads(self) -> bool {
+        matches!(self, Self::OneOffloads | Self::TwoOffloads)
     }
 
     /// Reports whether its switches are P4 switches.

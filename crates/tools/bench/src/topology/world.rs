@@ -39,6 +39,9 @@ impl World {
         let Place { level, p4, tenants, .. } = place;
         let of_tenant = |t| ["vm", "last"][..each].iter().map(move |vm| [format!("t{t}"), (*vm).to_owned()]);
         let cloud = Cloud::make(&(1..=tenants).flat_map(of_tenant).collect::<Vec<_>>())?;
+        if level.has_offloads() {
+            cloud.keep_offloads()?;
+        }
         let has_p4_switches = level.has_p4_switches();
         let (level, keys) = level.keys();
         cloud.configure_with(level, &format!("{keys}cores = \"{}\"\n", name(cores)))?;

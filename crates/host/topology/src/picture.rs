@@ -130,7 +130,7 @@ impl Drawing {
         let end = next.saturating_sub(GAP);
         self.rect("box", COMPARTMENTS, [y, end]);
         self.text("head", [left + 12, y + 22], cut(&c.name));
-        let resources = format!("core {}, {}", c.core, mebibytes(c.memory));
+        let resources = format!("a switch on core {}, {}", c.core, mebibytes(c.memory));
         self.text("note", [left + 12, y + 42], resources);
         self.text("code", [left + 12, y + 62], mac(c.mac));
         let at = y + 16;

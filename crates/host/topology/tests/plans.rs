@@ -18,11 +18,14 @@ fn planned(name: &str) -> Plan {
 }
 
 fn compare(name: &str, extension: &str, found: &str) {
-    let path = golden(name, extension);
+    compare_file(&golden(name, extension), found);
+}
+
+fn compare_file(path: &Path, found: &str) {
     if std::env::var_os("P4SHIELD_BLESS").is_some() {
-        std::fs::write(&path, found).unwrap();
+        std::fs::write(path, found).unwrap();
     }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
     assert!(found == expected, "{} differs from:\n{found}", path.display());
 }
 
@@ -74,4 +77,16 @@ fn pictures_are_as_written() {
     for name in CASES {
         compare(name, "svg", &planned(name).picture());
     }
+}
+
+/// README's picture is what `p4shield topology plan --svg` draws for the tutorial on a host with two cores.
+#[test]
+fn the_readmes_picture_is_the_tutorials_plan() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
+    let page = std::fs::read_to_string(docs.join("tutorials/tenant-switches.md")).unwrap();
+    let toml = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let toml = toml.replace("level = \"baseline\"", "level = \"2\"");
+    let config = Config::parse(Path::new("p4shield.toml"), &toml).unwrap();
+    let plan = plan(&config, &Numbers::default(), 2).unwrap();
+    compare_file(&docs.join("tenant-switches.svg"), &plan.picture());
 }

@@ -132,15 +132,19 @@ fn check_opens_what_run_would_use() {
 }
 
 #[test]
-fn the_readmes_configuration_is_valid() {
+fn the_readmes_configurations_are_valid() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../README.md");
     let text = std::fs::read_to_string(readme).unwrap();
-    let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let blocks: Vec<_> =
+        text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2, "tenants' switches, and an operator's configuration");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("readme.toml");
-    std::fs::write(&file, toml).unwrap();
-    let checked = p4shield(&["run", "--check", "--text-only", "--config", file.to_str().unwrap()]);
-    assert_eq!(code(&checked), 0, "{}", stderr(&checked));
+    for toml in blocks {
+        std::fs::write(&file, toml).unwrap();
+        let checked = p4shield(&["run", "--check", "--text-only", "--config", file.to_str().unwrap()]);
+        assert_eq!(code(&checked), 0, "{}\n{toml}", stderr(&checked));
+    }
 }
 
 #[test]

@@ -353,7 +353,7 @@ const VM: &[Key] = &[
     key("packet_rate", "integer", Absent("no limit"), Range(1, MAX_PACKET_RATE as u64), ALL,
         "With `[topology]` above the baseline: packets that the NIC switch takes from the VM in a \
          second, each of those into which the host divides longer ones. Those of 10 ms, and 64 at least, may \
-         come at once."),
+         come at once, and then one more, which may be a longer one."),
     key("ingress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets to the VM; empty: \
         none."),
     key("egress", "list of paths", Value("[]"), OBJECTS, ALL, "The program for packets from the VM; \

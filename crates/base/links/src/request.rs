@@ -23,8 +23,11 @@ const PASSTHRU: u32 = 8;
 
 /// `VETH_INFO_PEER` (`include/uapi/linux/veth.h`).
 const PEER: u16 = 1;
-/// `IFLA_GSO_MAX_SEGS` (`include/uapi/linux/if_link.h`).
+/// `IFLA_GSO_MAX_SEGS` and `IFLA_GSO_MAX_SIZE` (`include/uapi/linux/if_link.h`).
 const GSO_MAX_SEGS: u16 = 40;
+const GSO_MAX_SIZE: u16 = 41;
+/// More than the kernel's least one (`MAX_TCP_HEADER`), and less than what is worth dividing.
+const UNDIVIDED: u32 = 512;
 /// `IFLA_GRO_MAX_SIZE` and `IFLA_GRO_IPV4_MAX_SIZE` (`include/uapi/linux/if_link.h`).
 const GRO_MAX_SIZE: u16 = 58;
 const GRO_IPV4_MAX_SIZE: u16 = 64;
@@ -232,8 +235,11 @@ fn merge_up_to(longest: u32, interface: &str) -> Result<(), LinkError> {
 pub fn divide_sent(interface: &str) -> Result<(), LinkError> {
     let index = index_of(interface)?;
     let failed = || LinkError::of("have the kernel divide the packets of", interface);
-    let most = attribute(Ifla::from(GSO_MAX_SEGS), 1_u32).map_err(failed())?;
-    change(IfinfomsgBuilder::default(), index, [most].into_iter().collect()).map_err(failed())
+    // Packets of VMs have no number of segments until they are divided, so the size counts.
+    let limits = [(GSO_MAX_SEGS, 1), (GSO_MAX_SIZE, UNDIVIDED)];
+    let [segments, size] = limits.map(|(kind, most)| attribute(Ifla::from(kind), most));
+    let attributes = [segments.map_err(failed())?, size.map_err(failed())?];
+    change(IfinfomsgBuilder::default(), index, attributes.into_iter().collect()).map_err(failed())
 }
 
 /// Deletes an interface, and the other end of its pair.

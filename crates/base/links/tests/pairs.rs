@@ -27,8 +27,11 @@ fn an_end_of_a_pair_moves_under_another_name() {
         assert!(names().unwrap().contains(&"p0".to_owned()));
     });
     let shown = there.ip("-d link show gw-1").unwrap();
-    let has_all = |parts: [&str; 3]| parts.into_iter().all(|part| shown.contains(part));
-    assert!(has_all(["02:00:00:00:00:07", "gro_max_size 1 ", "gso_max_segs 1 "]), "{shown}");
+    let has_all = |parts: [&str; 4]| parts.into_iter().all(|part| shown.contains(part));
+    assert!(
+        has_all(["02:00:00:00:00:07", "gro_max_size 1 ", "gso_max_segs 1 ", "gso_max_size 512 "]),
+        "{shown}"
+    );
     here.inside(|| delete("p0").unwrap());
     there.inside(|| assert!(!names().unwrap().contains(&"gw-1".to_owned()), "both ends are gone"));
 }

@@ -65,8 +65,9 @@ impl Reason {
                  off` behind a veth",
             ),
             Self::TooLong => Some(
-                "its sender's MTU is greater than the switch's, or a network card merges the packets that it \
-                 receives (`ethtool -K CARD lro off`)",
+                "its sender's MTU is greater than the switch's, or its sender has the host divide SCTP, or \
+                 packets into small ones: gso=off with QEMU, `ethtool -K eth0 tx off` behind a veth; or a \
+                 network card merges what it receives (`ethtool -K CARD lro off`)",
             ),
             _ => None,
         }

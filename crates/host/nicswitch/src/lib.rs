@@ -25,7 +25,6 @@
 //!   before it moves to another namespace, or by an XDP program of its own.
 //! - Its driver has XDP, as those of veths and taps do. An interface without is connected by a bridge and a
 //!   veth pair.
-//!
 //! - A sender behind a veth completes its checksums (`ethtool -K X tx off`): the kernel's remark that a
 //!   checksum is undone does not survive a redirect.
 //!

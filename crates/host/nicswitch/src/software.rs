@@ -188,16 +188,15 @@ impl Software {
         if renews {
             maps.set_programs(0)?;
         }
+        // Before any program passes what is to be completed there.
+        let completed: Vec<_> = present.iter().map(|(port, _)| self.complete(port)).collect();
         // Another switch may have carried a port's packets so far. They wait for as little as possible.
         let prepared =
             self.prepare_all(&present.iter().map(|(_, interface)| *interface).collect::<Vec<_>>(), renews);
-        for ((port, interface), loaded) in present.into_iter().zip(prepared) {
+        for (((port, interface), loaded), completed) in present.into_iter().zip(prepared).zip(completed) {
             let name = || port.interface.clone();
-            let serve = |loaded| {
-                self.complete(port)?;
-                self.serve(interface, loaded, shared, maps, renews)
-            };
-            match loaded.and_then(serve) {
+            let serve = |loaded| self.serve(interface, loaded, shared, maps, renews);
+            match completed.and(loaded).and_then(serve) {
                 Ok(is_new) => {
                     served.insert(&port.interface, interface.index);
                     if is_new {

@@ -64,7 +64,7 @@ impl Configuration {
     pub(crate) fn change(&mut self, random: &mut u64, gentle: bool) -> bool {
         let mut below = |n| below(random, n);
         match below(if gentle { 8 } else { 9 }) {
-            0 => self.deadline = 9_800 + below(400) as u32,
+            0 => self.deadline = 9_500 + below(500) as u32,
             1 => self.fail = if self.fail == "drop" { "pass" } else { "drop" },
             2 => self.max_held = 512 << below(4),
             3 => self.program = 1 - self.program,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps.bpf.h"
+#include "rest.bpf.h"
 
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
@@ -176,7 +177,7 @@ static __always_inline int read_packet(FRAME *ctx, struct packet *packet)
 }
 
 /* Where the bytes end by which the frame was judged; the greatest number: it was judged by all of them. */
-static __always_inline __u64 end_of_judged(FRAME *ctx, const struct packet *packet)
+static __always_inline __s64 end_of_judged(FRAME *ctx, const struct packet *packet)
 {
 	__u8 *at = (void *)(long)ctx->data + ETH_HLEN;
 
@@ -185,7 +186,7 @@ static __always_inline __u64 end_of_judged(FRAME *ctx, const struct packet *pack
 	if (packet->type == ETH_P_IPV6 && !packet->is_hidden && at + IPV6_HEADER <= (__u8 *)(long)ctx->data_end &&
 	    at[6] != ICMPV6)
 		return ETH_HLEN + IPV6_HEADER;
-	return -1;
+	return 0x7fffffff;
 }
 
 /* Unrolled: the compiler turns its own comparison into a call of memcmp, which BPF has not. */

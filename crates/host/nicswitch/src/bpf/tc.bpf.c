@@ -38,13 +38,14 @@ int nic_switch(struct __sk_buff *ctx)
 {
 	__u32 receiver = receiver_of(ctx);
 	struct counters *counters = bpf_map_lookup_elem(&nic_counters, &receiver);
+	struct amount amount = amount_of(ctx);
 	struct decision decision = {};
 	int result = MALFORMED;
 
 	if (own(ctx, DIRECT))
-		result = receive(ctx, ctx->vlan_present, counters, &decision);
+		result = receive(ctx, ctx->vlan_present, &amount, counters, &decision);
 	if (result == FORWARD) {
-		count_delivery(ctx, decision.target);
+		count_delivery(&amount, decision.target);
 		return forward(ctx, &decision);
 	}
 	count_drop(counters, result);

@@ -21,13 +21,14 @@ static __always_inline int handle(struct xdp_md *ctx, bool tagged)
 {
 	__u32 receiver = receiver_of(ctx);
 	struct counters *counters = bpf_map_lookup_elem(&nic_counters, &receiver);
+	struct amount amount = amount_of(ctx);
 	struct decision decision = {};
-	int result = receive(ctx, tagged, counters, &decision);
+	int result = receive(ctx, tagged, &amount, counters, &decision);
 
 	if (result == FORWARD && bpf_redirect_map(&nic_targets, decision.target, XDP_DROP) != XDP_REDIRECT)
 		result = NO_PORT;
 	if (result == FORWARD) {
-		count_delivery(ctx, decision.target);
+		count_delivery(&amount, decision.target);
 		return XDP_REDIRECT;
 	}
 	count_drop(counters, result);

@@ -69,13 +69,7 @@ impl Raw {
 
     /// Sends a frame unchanged.
     pub(crate) fn send(&self, frame: &[u8]) {
-        self.try_send(frame).unwrap();
-    }
-
-    /// Sends a frame unchanged, unless the kernel refuses it.
-    pub(crate) fn try_send(&self, frame: &[u8]) -> rustix::io::Result<()> {
-        assert_eq!(rustix::io::write(&self.0, frame)?, frame.len());
-        Ok(())
+        assert_eq!(rustix::io::write(&self.0, frame).unwrap(), frame.len());
     }
 
     /// Returns the next received frame, if there is one.

@@ -66,7 +66,7 @@ impl Reason {
             ),
             Self::TooLong => Some(
                 "its sender's MTU is greater than the switch's, or its sender has the host divide SCTP, or \
-                 packets into small ones: gso=off with QEMU, `ethtool -K eth0 tx off` behind a veth; or a \
+                 packets into small ones: csum=off with QEMU, `ethtool -K eth0 tx off` behind a veth; or a \
                  network card merges what it receives (`ethtool -K CARD lro off`)",
             ),
             _ => None,

@@ -13,10 +13,6 @@
 #include "packet.bpf.h"
 #include "roles.bpf.h"
 
-/* The least size of a segment, by Linux's least MTU of a path (552): a VM has the host send 131 frames at
- * once, and a pair of veth holds 256. */
-#define LEAST_SEGMENT 500
-
 /*
  * Whether a frame is within its port's rate: the generic cell rate algorithm (ITU-T I.371). Its state is one
  * number, which processors replace without a lock. A frame that is still to be divided passes if one does,
@@ -50,15 +46,16 @@ static __always_inline bool is_in_rate(__u32 interface, const struct entry *port
  */
 static __always_inline int check_rest(FRAME *ctx, const struct entry *port, const struct packet *packet)
 {
+	__s64 end;
+
 	if (!lacks_checksum(ctx))
 		return segment_size(ctx) ? TOO_LONG : FORWARD;
 	if (port->role != VM && port->role != UPLINK)
 		return CHECKSUM;
-	if (segment_size(ctx) && (segment_size(ctx) < LEAST_SEGMENT || !is_divisible(ctx)))
-		return TOO_LONG;
-	if (checksum_start(ctx) < end_of_judged(ctx, packet) || checksum_end(ctx) > frame_length(ctx))
+	end = end_of_judged(ctx, packet);
+	if (checksum_start(ctx) < end || checksum_end(ctx) > frame_length(ctx))
 		return CHECKSUM;
-	return FORWARD;
+	return segment_size(ctx) && !is_divisible(ctx, end) ? TOO_LONG : FORWARD;
 }
 
 /* Applies the policy: the reason to drop the frame, or FORWARD with the target. */
@@ -143,8 +140,8 @@ static __always_inline void count_delivery(const struct amount *amount, __u32 ta
 	}
 }
 
-static __always_inline void count_drop(struct counters *counters, int reason)
+static __always_inline void count_drop(const struct amount *amount, struct counters *counters, int reason)
 {
 	if (counters && reason >= 0 && reason < REASONS)
-		counters->drops[reason]++;
+		counters->drops[reason] += amount->frames;
 }

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <linux/if_ether.h>
+
 #include "frame.bpf.h"
 
 /* What leaves the switch for a frame that it receives. */
@@ -34,16 +36,23 @@ struct skb_shared_info {
 
 /* Linux 6.2. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 
 /* The value of ip_summed for a packet whose checksum is still to be written. */
 #define CHECKSUM_PARTIAL 3
 
-/* Bits of gso_type, as in include/linux/skbuff.h since Linux 4.18, of what the kernel divides by sizes. */
-#define BY_TCP (1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 19) /* IPv4, ECN, a fixed ID, IPv6, accurate ECN */
-#define BY_UDP (1 << 16 | 1 << 17)                           /* IP fragments, datagrams */
-#define IN_TUNNELS (1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11) /* GRE, IP in IP, UDP */
-#define UNCHECKED (1 << 1)                                   /* by its sender, such as a VM */
-#define DIVISIBLE (BY_TCP | BY_UDP | IN_TUNNELS | UNCHECKED)
+/* Bits of gso_type (include/linux/skbuff.h, Linux 6.6 to 6.18) of what the kernel divides by a size: TCP over
+ * IPv4, with ECN, a fixed ID and its successors, over IPv6, with accurate ECN; datagrams of UDP; both in GRE,
+ * IP and UDP; and what its sender, such as a VM, did not check. */
+#define BY_TCP (1U << 0 | 1U << 2 | 1U << 3 | 1U << 30 | 1U << 31 | 1U << 4 | 1U << 19)
+#define BY_UDP (1U << 17)
+#define IN_TUNNEL (1U << 6 | 1U << 7 | 1U << 8 | 1U << 9 | 1U << 10 | 1U << 11)
+#define UNCHECKED (1U << 1)
+
+/* The least size of a segment, by Linux's least MTU of a path (552), and the most bytes behind Ethernet: a VM
+ * has the host send 131 frames at once, a pair of veth holds 256, and a core's queue 1000. */
+#define LEAST_SEGMENT 500
+#define MOST_UNDIVIDED 65535
 
 /* Whether a checksum is still to be written, by the kernel or a card, where the sender says: also over what
  * was judged. */
@@ -80,13 +89,25 @@ static __always_inline struct skb_shared_info *shared_info(FRAME *ctx)
 {
 	struct sk_buff *packet = bpf_cast_to_kern_ctx(ctx);
 
-	return (void *)(packet->head + packet->end);
+	return bpf_rdonly_cast(packet->head + packet->end, bpf_core_type_id_kernel(struct skb_shared_info));
 }
 
-/* Whether the kernel divides it by its segment size. It divides SCTP by a list of packets. */
-static __always_inline bool is_divisible(FRAME *ctx)
+/* Whether the frames into which it is to be divided are as many and as large as an interface may have to
+ * send at once. */
+static __always_inline bool is_of_bounded_segments(const FRAME *ctx)
 {
-	return !(BPF_CORE_READ(shared_info(ctx), gso_type) & ~DIVISIBLE);
+	return segment_size(ctx) >= LEAST_SEGMENT && ctx->len <= ETH_HLEN + MOST_UNDIVIDED;
+}
+
+/* Whether the kernel divides it by its segment size, and behind the headers of the checksum: where those that
+ * were judged end, or in a tunnel. */
+static __always_inline bool is_divisible(FRAME *ctx, __s64 end_of_judged)
+{
+	__u32 type = shared_info(ctx)->gso_type;
+
+	if (type & ~(BY_TCP | BY_UDP | IN_TUNNEL | UNCHECKED) || !is_of_bounded_segments(ctx))
+		return false;
+	return type & IN_TUNNEL || checksum_start(ctx) == end_of_judged;
 }
 
 /* For bpf_check_mtu: the lengths of the frames count into which it is to be divided. */
@@ -111,7 +132,8 @@ static __always_inline struct amount amount_of(FRAME *ctx)
 	struct amount amount = { .frames = 1, .bytes = frame_length(ctx) };
 	__u32 size = segment_size(ctx), headers;
 
-	if (!size)
+	/* Others are dropped as they are. */
+	if (!lacks_checksum(ctx) || !is_of_bounded_segments(ctx))
 		return amount;
 	headers = headers_of(ctx);
 	if (headers < amount.bytes)
@@ -121,16 +143,13 @@ static __always_inline struct amount amount_of(FRAME *ctx)
 }
 
 /* Has these first bytes of the frame, as far as there are so many, in memory of its own: others may be in
- * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory, or they
- * are in a list of packets, by which the kernel divides it later and which has to stay as it is. */
+ * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory. A list of
+ * packets becomes one piece: the kernel (skb_segment) halts if it divides by a size what is a list, of which
+ * anything was read into the header, here or before. */
 static __always_inline bool own(FRAME *ctx, __u32 bytes)
 {
-	__u32 first = ctx->data_end - ctx->data;
-
-	if (bytes > ctx->len)
+	if (bytes > ctx->len || (segment_size(ctx) && shared_info(ctx)->frag_list))
 		bytes = ctx->len;
-	if (bytes > first && segment_size(ctx) && BPF_CORE_READ(shared_info(ctx), frag_list))
-		return false;
 	return !bpf_skb_pull_data(ctx, bytes);
 }
 
@@ -156,7 +175,7 @@ static __always_inline __u32 segment_size(const FRAME *ctx)
 	return 0;
 }
 
-static __always_inline bool is_divisible(FRAME *ctx)
+static __always_inline bool is_divisible(FRAME *ctx, __s64 end_of_judged)
 {
 	return false;
 }

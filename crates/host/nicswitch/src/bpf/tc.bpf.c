@@ -48,7 +48,7 @@ int nic_switch(struct __sk_buff *ctx)
 		count_delivery(&amount, decision.target);
 		return forward(ctx, &decision);
 	}
-	count_drop(counters, result);
+	count_drop(&amount, counters, result);
 	return TC_ACT_SHOT;
 }
 

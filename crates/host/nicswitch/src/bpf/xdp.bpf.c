@@ -31,7 +31,7 @@ static __always_inline int handle(struct xdp_md *ctx, bool tagged)
 		count_delivery(&amount, decision.target);
 		return XDP_REDIRECT;
 	}
-	count_drop(counters, result);
+	count_drop(&amount, counters, result);
 	return XDP_DROP;
 }
 

@@ -53,7 +53,7 @@ static __always_inline int check_rest(FRAME *ctx, const struct entry *port, cons
 	if (port->role != VM && port->role != UPLINK)
 		return CHECKSUM;
 	end = end_of_judged(ctx, packet);
-	if (checksum_start(ctx) < end || checksum_end(ctx) > frame_length(ctx))
+	if (checksum_start(ctx) < end || checksum_end(ctx) > ctx->data_end - ctx->data)
 		return CHECKSUM;
 	return segment_size(ctx) && !is_divisible(ctx, end) ? TOO_LONG : FORWARD;
 }

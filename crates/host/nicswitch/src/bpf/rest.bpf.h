@@ -42,15 +42,14 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 #define CHECKSUM_PARTIAL 3
 
 /* Bits of gso_type (include/linux/skbuff.h, Linux 6.6 to 6.18) of what the kernel divides by a size: TCP over
- * IPv4, with ECN, a fixed ID and its successors, over IPv6, with accurate ECN; datagrams of UDP; both in GRE,
- * IP and UDP; and what its sender, such as a VM, did not check. */
-#define BY_TCP (1U << 0 | 1U << 2 | 1U << 3 | 1U << 30 | 1U << 31 | 1U << 4 | 1U << 19)
-#define BY_UDP (1U << 17)
+ * IPv4 or IPv6, and datagrams of UDP. Their variants: ECN, a fixed ID, accurate ECN, a fixed ID since 6.18;
+ * what its sender, such as a VM, did not check. And tunnels: GRE, IP, UDP. */
+#define BY_SIZE (1U << 0 | 1U << 4 | 1U << 17)
+#define VARIANTS (1U << 2 | 1U << 3 | 1U << 19 | 1U << 30 | 1U << 31 | 1U << 1)
 #define IN_TUNNEL (1U << 6 | 1U << 7 | 1U << 8 | 1U << 9 | 1U << 10 | 1U << 11)
-#define UNCHECKED (1U << 1)
 
-/* The least size of a segment, by Linux's least MTU of a path (552), and the most bytes behind Ethernet: a VM
- * has the host send 131 frames at once, a pair of veth holds 256, and a core's queue 1000. */
+/* The least size of a segment that is taken, and the most bytes behind Ethernet: a VM has the host send 132
+ * frames at once, a pair of veth holds 256, and a core's queue 1000. TCP has smaller ones on rare paths. */
 #define LEAST_SEGMENT 500
 #define MOST_UNDIVIDED 65535
 
@@ -71,7 +70,7 @@ static __always_inline __s64 checksum_start(FRAME *ctx)
 	return (__s64)packet->head + packet->csum_start - (__s64)packet->data;
 }
 
-/* Where the checksum ends. */
+/* Where the checksum ends, which is in the first piece of the frame (between data and data_end). */
 static __always_inline __s64 checksum_end(FRAME *ctx)
 {
 	struct sk_buff *packet = bpf_cast_to_kern_ctx(ctx);
@@ -105,7 +104,7 @@ static __always_inline bool is_divisible(FRAME *ctx, __s64 end_of_judged)
 {
 	__u32 type = shared_info(ctx)->gso_type;
 
-	if (type & ~(BY_TCP | BY_UDP | IN_TUNNEL | UNCHECKED) || !is_of_bounded_segments(ctx))
+	if (!(type & BY_SIZE) || type & ~(BY_SIZE | VARIANTS | IN_TUNNEL) || !is_of_bounded_segments(ctx))
 		return false;
 	return type & IN_TUNNEL || checksum_start(ctx) == end_of_judged;
 }
@@ -113,16 +112,18 @@ static __always_inline bool is_divisible(FRAME *ctx, __s64 end_of_judged)
 /* For bpf_check_mtu: the lengths of the frames count into which it is to be divided. */
 #define EACH_SEGMENT BPF_MTU_CHK_SEGS
 
-/* Bytes of the headers of each frame into which it is to be divided. */
+/* Bytes of the headers of each frame into which it is to be divided. In tunnels, where a sender may claim
+ * any, only Ethernet's are sure: of such packets a frame more may be counted than leaves. */
 static __always_inline __u32 headers_of(FRAME *ctx)
 {
+	__u32 type = shared_info(ctx)->gso_type;
 	__s64 start = checksum_start(ctx);
-	bool is_tcp = checksum_end(ctx) - start == 18;
+	bool is_udp = type & 1U << 17;
 	__u8 words = 0;
 
-	if (start < 0 || start > frame_length(ctx))
-		return 0;
-	if (!is_tcp || load_bytes(ctx, start + 12, &words, sizeof(words)))
+	if (type & IN_TUNNEL || start < 0 || start > frame_length(ctx))
+		return ETH_HLEN;
+	if (is_udp || load_bytes(ctx, start + 12, &words, sizeof(words)))
 		return start + 8;
 	return start + (words >> 4) * 4;
 }
@@ -132,7 +133,7 @@ static __always_inline struct amount amount_of(FRAME *ctx)
 	struct amount amount = { .frames = 1, .bytes = frame_length(ctx) };
 	__u32 size = segment_size(ctx), headers;
 
-	/* Others are dropped as they are. */
+	/* Others leave, or are dropped, as they are. */
 	if (!lacks_checksum(ctx) || !is_of_bounded_segments(ctx))
 		return amount;
 	headers = headers_of(ctx);
@@ -143,14 +144,19 @@ static __always_inline struct amount amount_of(FRAME *ctx)
 }
 
 /* Has these first bytes of the frame, as far as there are so many, in memory of its own: others may be in
- * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory. A list of
- * packets becomes one piece: the kernel (skb_segment) halts if it divides by a size what is a list, of which
- * anything was read into the header, here or before. */
+ * pages of its sender (splice), or shared with another packet (a clone). False: there is no memory. */
 static __always_inline bool own(FRAME *ctx, __u32 bytes)
 {
-	if (bytes > ctx->len || (segment_size(ctx) && shared_info(ctx)->frag_list))
-		bytes = ctx->len;
-	return !bpf_skb_pull_data(ctx, bytes);
+	return !bpf_skb_pull_data(ctx, ctx->len < bytes ? ctx->len : bytes);
+}
+
+/* Makes one piece of a list of packets that is to be divided by a size: the kernel (skb_segment) can halt if
+ * anything of the list was read into the header, here or before. False: there is no memory. */
+static __always_inline bool make_divisible(FRAME *ctx)
+{
+	if (!segment_size(ctx) || !shared_info(ctx)->frag_list)
+		return true;
+	return !bpf_skb_pull_data(ctx, ctx->len);
 }
 
 #else

@@ -44,6 +44,8 @@ int nic_switch(struct __sk_buff *ctx)
 
 	if (own(ctx, DIRECT))
 		result = receive(ctx, ctx->vlan_present, &amount, counters, &decision);
+	if (result == FORWARD && !make_divisible(ctx))
+		result = TOO_LONG;
 	if (result == FORWARD) {
 		count_delivery(&amount, decision.target);
 		return forward(ctx, &decision);
